@@ -46,7 +46,8 @@ tpu_dtype dt_real(tpu_dtype dt);
 tpu_dtype dt_complex(tpu_dtype dt);
 /* What sums and dots accumulate in: F16, BF16 and F8 in F32; others themselves. */
 tpu_dtype dt_acc(tpu_dtype dt);
-/* PyTorch's promotion of two array dtypes of the same category rank (the c10 lattice). */
+/* PyTorch's promotion of two array dtypes of the same category rank (the c10 lattice). DT_NONE where PyTorch
+ * has no common type (float8 with anything else, uint16/32/64 with other integers). */
 tpu_dtype dt_promote(tpu_dtype a, tpu_dtype b);
 /* c10::canCast: may a result of type `from` be written into `to` (no complex -> real, no float -> int, ...)? */
 bool dt_can_cast(tpu_dtype from, tpu_dtype to);

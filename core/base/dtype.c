@@ -54,14 +54,10 @@ static tpu_dtype promote_ints(tpu_dtype a, tpu_dtype b) {
 
 tpu_dtype dt_promote(tpu_dtype a, tpu_dtype b) {
   if (a == b) return a;
-  if (is_barebones(a) || is_barebones(b)) {
-    if (dt_is_float(a)) return a;
-    if (dt_is_float(b)) return b;
-    if (dt_is_complex(a)) return a;
-    if (dt_is_complex(b)) return b;
-    return DT_NONE;
-  }
   if (is_float8(a) || is_float8(b)) return DT_NONE;
+  if (is_barebones(a) || is_barebones(b)) {
+    return dt_is_float(a) ? a : dt_is_float(b) ? b : DT_NONE;
+  }
   if (dt_is_integral(a) && dt_is_integral(b)) return promote_ints(a, b);
   if (dt_is_integral(a)) return b;
   if (dt_is_integral(b)) return a;

@@ -12,7 +12,7 @@ typedef struct map {
   size_t n, cap;
 } map; /* zero-initialise */
 
-/* 64-bit hash of bytes; stable within a process only. */
+/* 64-bit hash of bytes; the same in every process of one build. */
 uint64_t hash_bytes(const void *p, size_t n);
 /* NULL when absent. `h` is hash_bytes(key, n). */
 void *map_get(const map *m, const void *key, size_t n, uint64_t h);

@@ -1,0 +1,264 @@
+/* Executables: compile, (de)serialise, launch. Thread-safe; an rt_exec is constant once made. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rt/rt_int.h"
+
+struct rt_exec {
+  PJRT_LoadedExecutable *loaded; /* owned */
+  PJRT_Executable *program;      /* owned */
+  size_t nouts;
+};
+
+int (*rt_interrupt_hook)(void);
+
+enum { POLL_MS = 50, PROGRESS_AFTER_MS = 1000, STACK = 64 << 20 };
+
+/* CompileOptionsProto: one replica, one partition, portable (runs on the device named at launch). */
+#define PORTABLE "\x1a\x04\x20\x01\x28\x01\x20\x01"
+/* ... and max and min that keep NaN: {key, bool false} among the option overrides. */
+#define NAN_KEY "xla_cpu_enable_fast_min_max"
+static const char tpu_options[] = PORTABLE;
+static const char cpu_options[] = PORTABLE "\x3a\x21\x0a\x1b" NAN_KEY "\x12\x02\x10";
+_Static_assert(sizeof NAN_KEY - 1 == 0x1b, "the length that cpu_options writes");
+/* The last byte of cpu_options is the NUL of the literal: `false`. */
+
+void rt_exec_free(rt_exec *e) {
+  if (!e) return;
+  if (rt_usable()) {
+    if (e->program) rt_destroy(PJRT_EXECUTABLE_DESTROY, e->program);
+    if (e->loaded) rt_destroy(PJRT_LOADED_DESTROY, e->loaded);
+  }
+  free(e);
+}
+
+/* Takes `loaded`, also on error. */
+static tpu_error *wrap(PJRT_LoadedExecutable *loaded, rt_exec **out) {
+  rt_exec *e = tpu_xcalloc(1, sizeof *e);
+  e->loaded = loaded;
+  PJRT_ARGS(pjrt_ref_out, get, .object = loaded);
+  tpu_error *error = rt_call(PJRT_LOADED_GET_EXECUTABLE, get);
+  if (!error) {
+    e->program = get->out.pointer;
+    PJRT_ARGS(pjrt_ref_out, count, .object = e->program);
+    error = rt_call(PJRT_EXECUTABLE_NUM_OUTPUTS, count);
+    e->nouts = count->out.size;
+  }
+  if (error) {
+    rt_exec_free(e);
+    e = NULL;
+  }
+  *out = e;
+  return error;
+}
+
+static tpu_error *compile_now(const char *mlir, size_t n, rt_exec **out) {
+  *out = NULL;
+  PJRT_ARGS(pjrt_program, program, .code = mlir, .code_size = n, .format = "mlir", .format_size = 4);
+  PJRT_ARGS(pjrt_compile, a, .client = rt.client, .program = program);
+  a->options = rt.is_cpu ? cpu_options : tpu_options;
+  a->options_size = rt.is_cpu ? sizeof cpu_options : sizeof tpu_options - 1;
+  TRY(rt_call(PJRT_CLIENT_COMPILE, a));
+  return wrap(a->executable, out);
+}
+
+/* A compile in flight, shared by the caller and the helper thread; the one who leaves last frees it. */
+typedef struct job {
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  char *mlir; /* own copy: the caller may leave first */
+  size_t n;
+  bool done, abandoned;
+  tpu_error *error;
+  rt_exec *exec;
+  void (*late)(void *, rt_exec *);
+  void *late_ctx;
+} job;
+
+static job *job_new(const char *mlir, size_t n) {
+  job *j = tpu_xcalloc(1, sizeof *j);
+  pthread_condattr_t attr;
+  pthread_condattr_init(&attr);
+  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+  pthread_cond_init(&j->changed, &attr);
+  pthread_condattr_destroy(&attr);
+  pthread_mutex_init(&j->lock, NULL);
+  j->mlir = memcpy(tpu_xmalloc(n), mlir, n);
+  j->n = n;
+  return j;
+}
+
+static void job_free(job *j) {
+  pthread_cond_destroy(&j->changed);
+  pthread_mutex_destroy(&j->lock);
+  free(j->mlir);
+  free(j);
+}
+
+static void *compile_thread(void *arg) {
+  job *j = arg;
+  rt_exec *exec;
+  tpu_error *error = compile_now(j->mlir, j->n, &exec);
+  pthread_mutex_lock(&j->lock);
+  j->exec = exec;
+  j->error = error;
+  j->done = true;
+  bool abandoned = j->abandoned;
+  pthread_cond_signal(&j->changed);
+  pthread_mutex_unlock(&j->lock);
+  if (!abandoned) return NULL; /* the caller has the job now */
+  if (exec && j->late) j->late(j->late_ctx, exec);
+  else rt_exec_free(exec);
+  tpu_error_free(error);
+  job_free(j);
+  return NULL;
+}
+
+/* A detached thread that takes no signal: Ctrl-C belongs to the thread that waits. */
+static bool start_thread(job *j) {
+  sigset_t all, old;
+  sigfillset(&all);
+  const int fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
+  for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++) sigdelset(&all, fatal[i]);
+  pthread_attr_t attr;
+  pthread_attr_init(&attr);
+  pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attr, STACK); /* the parser and the passes recurse */
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  pthread_t id;
+  bool ok = !pthread_create(&id, &attr, compile_thread, j);
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  pthread_attr_destroy(&attr);
+  return ok;
+}
+
+static void show_progress(size_t n, int ms) {
+  fprintf(stderr, "\r\033[Ktorch_tpu: compiling %zu KiB of StableHLO, %d s", n / 1024 + 1, ms / 1000);
+  fflush(stderr);
+}
+
+/* Waits for the job to be done. False: interrupted, and the job is abandoned. Under the job's lock. */
+static bool wait_for(job *j) {
+  bool shown = false;
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  for (int ms = POLL_MS; !j->done; ms += POLL_MS) {
+    until.tv_nsec += POLL_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    int rc = 0;
+    while (!j->done && rc != ETIMEDOUT) rc = pthread_cond_timedwait(&j->changed, &j->lock, &until);
+    if (j->done) break;
+    pthread_mutex_unlock(&j->lock); /* the hook may take other locks, and the GIL */
+    bool give_up = rt_interrupt_hook && rt_interrupt_hook();
+    if (ms >= PROGRESS_AFTER_MS && ms % PROGRESS_AFTER_MS < POLL_MS && isatty(2)) {
+      show_progress(j->n, ms);
+      shown = true;
+    }
+    pthread_mutex_lock(&j->lock);
+    if (give_up && !j->done) {
+      j->abandoned = true;
+      break;
+    }
+  }
+  if (shown) fprintf(stderr, "\r\033[K");
+  return j->done;
+}
+
+tpu_error *rt_compile(const char *mlir, size_t n, void (*late)(void *ctx, rt_exec *e), void *late_ctx,
+                      rt_exec **out) {
+  *out = NULL;
+  if (!rt_usable()) return rt_not_open();
+  if (!mlir || !n) return tpu_err(TPU_INTERNAL, "rt_compile: an empty program");
+  job *j = job_new(mlir, n);
+  j->late = late;
+  j->late_ctx = late_ctx;
+  if (!start_thread(j)) {
+    job_free(j);
+    return compile_now(mlir, n, out);
+  }
+  pthread_mutex_lock(&j->lock);
+  bool done = wait_for(j);
+  pthread_mutex_unlock(&j->lock);
+  if (!done) return tpu_err(TPU_INTERRUPTED, "interrupted while compiling");
+  *out = j->exec;
+  tpu_error *error = j->error;
+  job_free(j);
+  return error;
+}
+
+tpu_error *rt_exec_serialize(const rt_exec *e, text *out) {
+  if (!rt_usable()) return rt_not_open();
+  PJRT_ARGS(pjrt_serialize, a, .executable = e->program);
+  TRY(rt_call(PJRT_EXECUTABLE_SERIALIZE, a));
+  text_add(out, a->bytes, a->n);
+  if (a->free_owner) a->free_owner(a->owner);
+  return NULL;
+}
+
+tpu_error *rt_exec_load(const void *bytes, size_t n, rt_exec **out) {
+  *out = NULL;
+  if (!rt_usable()) return rt_not_open();
+  if (!bytes || !n) return tpu_err(TPU_INTERNAL, "rt_exec_load: no bytes");
+  PJRT_ARGS(pjrt_deserialize, a, .client = rt.client, .bytes = bytes, .n = n);
+  TRY(rt_call(PJRT_DESERIALIZE_AND_LOAD, a));
+  return wrap(a->executable, out);
+}
+
+int64_t rt_exec_code_bytes(const rt_exec *e) {
+  if (!rt_usable()) return 0;
+  PJRT_ARGS(pjrt_ref_out, a, .object = e->program);
+  tpu_error *error = rt_call(PJRT_EXECUTABLE_CODE_SIZE, a);
+  if (!error) return a->out.i64;
+  tpu_error_free(error);
+  return 0;
+}
+
+int rt_exec_num_outputs(const rt_exec *e) { return (int)e->nouts; }
+
+static tpu_error *refuse(const rt_exec *e, int device, PJRT_Buffer *const *args, size_t nargs, size_t nouts) {
+  if (!rt_usable()) return rt_not_open();
+  if (!rt_has_device(device)) return rt_bad_device(device);
+  if (nouts != e->nouts) {
+    return tpu_err(TPU_INTERNAL, "a program with %zu outputs was run for %zu", e->nouts, nouts);
+  }
+  for (size_t i = 0; i < nargs; i++) {
+    if (!args[i]) return tpu_err(TPU_INTERNAL, "argument %zu of a program is missing", i);
+  }
+  return NULL;
+}
+
+/* The launch went well but cannot be watched: its outputs are given up, the caller must not trust it. */
+static tpu_error *give_up(tpu_error *error, PJRT_Buffer **outs, size_t nouts) {
+  for (size_t i = 0; i < nouts; i++) {
+    rt_buffer_free(outs[i]);
+    outs[i] = NULL;
+  }
+  return error;
+}
+
+tpu_error *rt_execute(rt_exec *e, int device, PJRT_Buffer *const *args, size_t nargs, const int64_t *no_donate,
+                      size_t n_no_donate, PJRT_Buffer **outs, size_t nouts) {
+  bool fine = rt_usable() && rt_has_device(device) && nouts == e->nouts;
+  for (size_t i = 0; i < nargs; i++) fine &= args[i] != NULL;
+  if (!fine) return refuse(e, device, args, nargs, nouts);
+  rt_device *d = &rt.devices[device];
+  PJRT_ARGS(pjrt_execute_options, options, .no_donate = no_donate, .num_no_donate = n_no_donate);
+  PJRT_Event *done = NULL;
+  PJRT_ARGS(pjrt_execute, a, .executable = e->loaded, .options = options, .argument_lists = &args,
+            .num_devices = 1, .num_args = nargs, .output_lists = &outs, .device = d->device);
+  if (!nouts) a->complete_events = &done;
+  TRY(rt_call(PJRT_LOADED_EXECUTE, a));
+  if (nouts) {
+    PJRT_ARGS(pjrt_ref_out, ready, .object = outs[0]);
+    tpu_error *error = rt_call(PJRT_BUFFER_READY_EVENT, ready);
+    if (error) return give_up(error, outs, nouts);
+    done = ready->out.pointer;
+  }
+  return done ? rt_ring_push(d, done) : NULL;
+}

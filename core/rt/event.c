@@ -36,6 +36,13 @@ tpu_error *rt_event_finish(PJRT_Event *e) {
   return error;
 }
 
+static tpu_error *is_ready(PJRT_Event *e, bool *out) {
+  PJRT_ARGS(pjrt_ref_flag, a, .object = e);
+  TRY(rt_call(PJRT_EVENT_IS_READY, a));
+  *out = a->flag;
+  return NULL;
+}
+
 /* Makes room in a full ring: the oldest launch is waited for, which is also what bounds the queue. */
 static void drop_oldest(rt_ring *r) {
   tpu_error *e = rt_event_finish(r->slot[r->first]);
@@ -44,20 +51,29 @@ static void drop_oldest(rt_ring *r) {
   r->n--;
 }
 
-tpu_error *rt_ring_push(rt_device *d, PJRT_Event *done) {
+/* A launch that is over already. Its failure is in its outputs; rt_sync is to see it too. */
+static void finish_now(rt_ring *r, PJRT_Event *done) {
+  tpu_error *e = rt_event_finish(done);
+  if (!e) return;
+  pthread_mutex_lock(&r->lock);
+  keep_first(&r->failed, e);
+  pthread_mutex_unlock(&r->lock);
+}
+
+void rt_ring_push(rt_device *d, PJRT_Event *done) {
   rt_ring *r = &d->ring;
+  if (rt.is_cpu) { /* small programs run inside the launch: their event need not grow cold in the ring */
+    bool ready = false;
+    tpu_error_free(is_ready(done, &ready));
+    if (ready) {
+      finish_now(r, done);
+      return;
+    }
+  }
   pthread_mutex_lock(&r->lock);
   if (r->n == RT_IN_FLIGHT) drop_oldest(r);
   r->slot[(r->first + r->n++) % RT_IN_FLIGHT] = done;
   pthread_mutex_unlock(&r->lock);
-  return NULL;
-}
-
-static tpu_error *is_ready(PJRT_Event *e, bool *out) {
-  PJRT_ARGS(pjrt_ref_flag, a, .object = e);
-  TRY(rt_call(PJRT_EVENT_IS_READY, a));
-  *out = a->flag;
-  return NULL;
 }
 
 /* Takes finished entries out of the ring; keeps the order of the others. Under the ring's lock. */

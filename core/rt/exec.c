@@ -260,5 +260,6 @@ tpu_error *rt_execute(rt_exec *e, int device, PJRT_Buffer *const *args, size_t n
     if (error) return give_up(error, outs, nouts);
     done = ready->out.pointer;
   }
-  return done ? rt_ring_push(d, done) : NULL;
+  if (done) rt_ring_push(d, done);
+  return NULL;
 }

@@ -171,6 +171,7 @@ tpu_error *rt_load_plugin(rt_found found, const PJRT_Api **out) {
   if (!S_ISREG(st.st_mode)) {
     return tpu_err(TPU_RUNTIME, "the PJRT plugin '%s' (%s) is not a file; %s", found.path, found.why, advice(found));
   }
+  setenv("TF_CPP_MIN_LOG_LEVEL", "3", 0); /* XLA logs errors that we raise; read when the library loads */
   char *path = realpath(found.path, NULL); /* dlopen would look up a name without a slash elsewhere */
   void *lib = dlopen(path ? path : found.path, RTLD_NOW | RTLD_LOCAL);
   free(path);

@@ -60,7 +60,7 @@ char *rt_make_fingerprint(const char *path, const PJRT_Api *api, const rt_info *
                           const char *attributes);
 
 /* event.c: takes ownership of `done`. */
-tpu_error *rt_ring_push(rt_device *d, PJRT_Event *done);
+void rt_ring_push(rt_device *d, PJRT_Event *done);
 /* Waits for the event (owned, destroyed; NULL is fine). */
 tpu_error *rt_event_finish(PJRT_Event *e);
 

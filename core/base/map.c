@@ -46,7 +46,7 @@ static map_entry *find(const map *m, const void *key, size_t n, uint64_t h) {
   for (size_t i = h & (m->cap - 1);; i = (i + 1) & (m->cap - 1)) {
     map_entry *e = &m->slots[i];
     if (!e->key) return e;
-    if (e->h == h && e->n == n && !memcmp(e->key, key, n)) return e;
+    if (e->h == h && e->n == n && (!n || !memcmp(e->key, key, n))) return e;
   }
 }
 

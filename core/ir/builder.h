@@ -68,6 +68,10 @@ int b_num_nodes(const B *b);
 void b_disable_masks(B *b, bool off);
 /* 0 DEFAULT, 1 HIGH, 2 HIGHEST: precision of dots and convolutions of f32 from here on (default HIGHEST). */
 void b_set_precision(B *b, int p);
+/* Whether to avoid the slow spots of the CPU plugin (default true); off for other platforms. */
+void b_set_cpu_lowering(B *b, bool cpu);
+/* The padding of the generic dims in `axes` of a parameter is known to hold zeros. */
+void b_param_zero_pad(B *b, Val param, uint32_t axes);
 
 /* --- asking ------------------------------------------------------------------------------------------------ */
 tpu_dtype b_dtype(const B *b, Val v); /* DT_F32 after an error, so that callers need no check */
@@ -100,13 +104,17 @@ Val b_max_value(B *b, tpu_dtype dt);
 /* --- elementwise ------------------------------------------------------------------------------------------- */
 /* Wrappers b_<name> for every UNARY, BINARY row of ops.def come from the list. Binary verbs promote (dt_promote) and
  * broadcast. Integer division truncates; shifts by >= width give 0 (or -1); see ops.def for the exact rule of each. */
+typedef enum b_op { /* OP_ABS, ..., OP_ADD, ... */
+#define UNARY(NAME, fn, mlir, dts) OP_##NAME,
+#define BINARY(NAME, fn, mlir, dts) OP_##NAME,
+#include "ir/ops.def"
+  OP_COUNT
+} b_op;
 Val b_unary(B *b, int op, Val x);
 Val b_binary(B *b, int op, Val x, Val y);
 #define UNARY(NAME, fn, mlir, dts) Val b_##fn(B *b, Val x);
 #define BINARY(NAME, fn, mlir, dts) Val b_##fn(B *b, Val x, Val y);
 #include "ir/ops.def"
-#undef UNARY
-#undef BINARY
 typedef enum b_cmp_dir { CMP_EQ, CMP_NE, CMP_LT, CMP_LE, CMP_GT, CMP_GE } b_cmp_dir;
 Val b_cmp(B *b, b_cmp_dir dir, Val x, Val y);      /* promotes, broadcasts; IEEE for floats; EQ/NE for complex */
 Val b_eq(B *b, Val x, Val y);

@@ -1,0 +1,223 @@
+/* Reductions: sum and kin, mean, argmax, cumulative scans. */
+#include "ir/graph.h"
+
+/* --- combiners --------------------------------------------------------------------------------------------------- */
+
+static const int red_op[] = {[RED_SUM] = OP_ADD, [RED_PROD] = OP_MUL, [RED_MAX] = OP_MAXIMUM, [RED_MIN] = OP_MINIMUM,
+                             [RED_AND] = OP_AND, [RED_OR] = OP_OR, [RED_XOR] = OP_XOR};
+
+bool ir_red_ok(B *b, b_red kind, tpu_dtype dt) {
+  bool order = kind == RED_MAX || kind == RED_MIN, bits = kind >= RED_AND;
+  if ((!order || !dt_is_complex(dt)) && (!bits || dt_is_integral(dt))) return true;
+  b_fail(b, TPU_NOT_IMPLEMENTED, "this reduction is not implemented for '%s'", tpu_dtype_torch_name(dt));
+  return false;
+}
+
+Val ir_red_identity(B *b, b_red kind, tpu_dtype dt) {
+  switch (kind) {
+  case RED_PROD: return b_const(b, dt, 1);
+  case RED_MAX: return b_min_value(b, dt);
+  case RED_MIN: return b_max_value(b, dt);
+  case RED_AND: return b_const_i(b, dt, -1);
+  default: return b_const(b, dt, 0);
+  }
+}
+
+/* p if it wins over q by `dir` or is NaN. */
+static Val keep_nan_pick(B *b, b_red kind, Val p, Val q) {
+  Val wins = b_cmp(b, kind == RED_MAX ? CMP_GT : CMP_LT, p, q);
+  return b_select(b, b_or(b, wins, b_ne(b, p, p)), p, q);
+}
+
+int ir_red_region(B *b, b_red kind, tpu_dtype dt, bool keep_nan) {
+  int r = ir_region_open(b, true);
+  Val p = ir_arg(b, dt, &ir_scalar), q = ir_arg(b, dt, &ir_scalar);
+  Val v = keep_nan ? keep_nan_pick(b, kind, p, q) : b_binary(b, red_op[kind], p, q);
+  ir_region_close(b, &v, 1);
+  return r;
+}
+
+/* --- reduce --------------------------------------------------------------------------------------------------------- */
+
+/* The shape without the reduced axes; `list` receives them. */
+static shape reduced(const shape *s, uint32_t axes, int64_t *list, int *n) {
+  shape r = {0};
+  *n = 0;
+  for (int i = 0; i < s->rank; i++) {
+    if (axes >> i & 1)
+      list[(*n)++] = i;
+    else
+      r.d[r.rank++] = s->d[i];
+  }
+  return r;
+}
+
+static Val keep_dims(B *b, Val v, const shape *s, uint32_t axes) {
+  shape k = *s;
+  for (int i = 0; i < k.rank; i++)
+    if (axes >> i & 1) k.d[i] = (ir_dim){1, 0};
+  return b_reshape(b, v, &k);
+}
+
+/* With xla_cpu_enable_fast_min_max=false a max over the last axes keeps NaN; over others it is handed to a library that does not. */
+static bool minor_only(int rank, uint32_t axes) {
+  int i = rank - 1;
+  while (i >= 0 && (axes >> i & 1)) i--;
+  return !(axes & axes_all(i + 1));
+}
+
+static Val reduce_node(B *b, b_red kind, Val x, uint32_t axes) {
+  const shape *s = b_shape(b, x);
+  tpu_dtype dt = b_dtype(b, x);
+  int64_t list[IR_MAX_RANK];
+  int n;
+  shape r = reduced(s, axes, list, &n);
+  bool nan = (kind == RED_MAX || kind == RED_MIN) && dt_is_float(dt) && !minor_only(s->rank, axes);
+  Val ops[2] = {x, ir_red_identity(b, kind, dt)};
+  if (ir_bad(b, ops[1])) return BAD;
+  text *t = ir_attr(b);
+  ir_attr_i64s(t, "dimensions", list, n);
+  ir_spec sp = {.op = IR_REDUCE, .dt = dt, .s = ir_intern(b, &r), .ops = ops, .nops = 2, .nattr = (int)t->n};
+  sp.attr = arena_copy(&b->mem, t->p, t->n);
+  sp.tag = 1 + 2 * (int)kind + nan;
+  Val v = ir_lookup(b, &sp);
+  if (v >= 0 || b->err) return v;
+  int region = ir_red_region(b, kind, dt, nan);
+  return ir_add(b, &sp, region, 1);
+}
+
+Val b_reduce(B *b, b_red kind, Val x, uint32_t axes, bool keepdim) {
+  if (ir_bad(b, x)) return BAD;
+  const shape *s = b_shape(b, x);
+  tpu_dtype dt = b_dtype(b, x), acc = dt_acc(dt);
+  axes &= axes_all(s->rank);
+  if (!ir_red_ok(b, kind, dt)) return BAD;
+  if (!axes) return x;
+  Val v = b_cast(b, b_mask_pad(b, x, axes, ir_red_identity(b, kind, dt)), acc);
+  v = b_cast(b, reduce_node(b, kind, v, axes), dt);
+  return keepdim ? keep_dims(b, v, s, axes) : v;
+}
+
+Val b_sum(B *b, Val x, uint32_t axes, bool keepdim) { return b_reduce(b, RED_SUM, x, axes, keepdim); }
+Val b_max(B *b, Val x, uint32_t axes, bool keepdim) { return b_reduce(b, RED_MAX, x, axes, keepdim); }
+Val b_min(B *b, Val x, uint32_t axes, bool keepdim) { return b_reduce(b, RED_MIN, x, axes, keepdim); }
+
+Val b_mean(B *b, Val x, uint32_t axes, bool keepdim) {
+  if (ir_bad(b, x)) return BAD;
+  tpu_dtype dt = b_dtype(b, x), acc = dt_acc(dt);
+  if (dt_is_integral(dt)) {
+    b_fail(b, TPU_RUNTIME, "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: %s",
+           tpu_dtype_torch_name(dt));
+    return BAD;
+  }
+  Val sum = b_sum(b, b_cast(b, x, acc), axes, keepdim);
+  Val count = b_cast(b, b_count(b, x, axes, dt_real(acc)), acc);
+  return b_cast(b, b_div(b, sum, count), dt);
+}
+
+/* --- argmax, argmin ------------------------------------------------------------------------------------------------------ */
+
+/* Among (value, index) pairs: the better value, NaN before all, then the smaller index. */
+static int arg_region(B *b, bool max, tpu_dtype dt) {
+  int r = ir_region_open(b, true);
+  Val pv = ir_arg(b, dt, &ir_scalar), pi = ir_arg(b, DT_I32, &ir_scalar);
+  Val qv = ir_arg(b, dt, &ir_scalar), qi = ir_arg(b, DT_I32, &ir_scalar);
+  Val better = b_cmp(b, max ? CMP_GT : CMP_LT, pv, qv), equal = b_eq(b, pv, qv);
+  if (dt_is_float(dt)) {
+    Val pn = b_ne(b, pv, pv), qn = b_ne(b, qv, qv);
+    better = b_or(b, better, b_and(b, pn, b_not(b, qn)));
+    equal = b_or(b, equal, b_and(b, pn, qn));
+  }
+  Val pick = b_or(b, better, b_and(b, equal, b_lt(b, pi, qi)));
+  Val res[2] = {b_select(b, pick, pv, qv), b_select(b, pick, pi, qi)};
+  ir_region_close(b, res, 2);
+  return r;
+}
+
+Val b_argreduce(B *b, bool max, Val x, int axis, bool keepdim, Val *value) {
+  if (value) *value = BAD;
+  if (ir_bad(b, x)) return BAD;
+  const shape *s = b_shape(b, x);
+  tpu_dtype dt = b_dtype(b, x), acc = dt == DT_BOOL ? DT_I32 : dt_acc(dt);
+  axis = axis_norm(b, axis, s->rank);
+  b_red kind = max ? RED_MAX : RED_MIN;
+  if (b->err || !ir_red_ok(b, kind, dt)) return BAD;
+  if (!s->rank) {
+    if (value) *value = x;
+    return b_const_i(b, DT_I64, 0);
+  }
+  Val lowest = ir_red_identity(b, kind, acc);
+  Val v = b_mask_pad(b, b_cast(b, x, acc), 1u << axis, lowest);
+  Val ops[4] = {v, b_iota(b, DT_I32, s, axis), lowest, b_const_i(b, DT_I32, INT32_MAX)};
+  int64_t list[IR_MAX_RANK];
+  int n;
+  shape r = reduced(s, 1u << axis, list, &n);
+  if (b->err) return BAD;
+  const shape *rs = ir_intern(b, &r);
+  text *t = ir_attr(b);
+  ir_attr_i64s(t, "dimensions", list, n);
+  ir_spec sp = {.op = IR_REDUCE, .ops = ops, .nops = 4, .nattr = (int)t->n, .tag = 100 + max, .nres = 2};
+  sp.attr = arena_copy(&b->mem, t->p, t->n);
+  sp.dts = (tpu_dtype[]){acc, DT_I32};
+  sp.shapes = (const shape *[]){rs, rs};
+  Val o = ir_lookup(b, &sp);
+  if (o < 0) {
+    int region = arg_region(b, max, acc);
+    o = ir_add(b, &sp, region, 1);
+  }
+  Val best = b_cast(b, ir_result(o, 2, 0), dt), index = b_cast(b, ir_result(o, 2, 1), DT_I64);
+  if (value) *value = keepdim ? keep_dims(b, best, s, 1u << axis) : best;
+  return keepdim ? keep_dims(b, index, s, 1u << axis) : index;
+}
+
+/* --- cumulative ------------------------------------------------------------------------------------------------------------ */
+
+/* x moved by k along axis, towards the end (or the start when reverse), `fill` coming in. */
+static Val shifted(B *b, Val x, int axis, int64_t k, bool reverse, Val fill) {
+  int64_t lo[IR_MAX_RANK] = {0}, hi[IR_MAX_RANK] = {0};
+  lo[axis] = reverse ? -k : k;
+  hi[axis] = -lo[axis];
+  return ir_pad_raw(b, x, lo, hi, NULL, fill, b_shape(b, x));
+}
+
+/* Log-step (Hillis and Steele): after the step of k every element holds the scan of the last 2k. O(n log n), and the
+ * same text for every rank; a reduce_window is O(n^2) on CPU. Padding of a generic axis is behind the data: it matters
+ * only in reverse. */
+Val b_cumulative(B *b, b_red kind, Val x, int axis, bool reverse) {
+  if (ir_bad(b, x)) return BAD;
+  const shape *s = b_shape(b, x);
+  tpu_dtype dt = b_dtype(b, x), acc = dt_acc(dt);
+  axis = axis_norm(b, axis, s->rank);
+  if (b->err || !ir_red_ok(b, kind, dt)) return BAD;
+  if (!s->rank) return x;
+  Val id = ir_red_identity(b, kind, acc), v = b_cast(b, x, acc);
+  if (reverse) v = b_mask_pad(b, v, 1u << axis, id);
+  for (int64_t k = 1; k < s->d[axis].n; k *= 2) v = b_binary(b, red_op[kind], shifted(b, v, axis, k, reverse, id), v);
+  return b_cast(b, v, dt);
+}
+
+/* The same scan over (value, index) pairs; of an earlier and a later pair the later wins when it is NaN or not worse. */
+Val b_cum_arg(B *b, bool max, Val x, int axis, Val *value) {
+  if (value) *value = BAD;
+  if (ir_bad(b, x)) return BAD;
+  const shape *s = b_shape(b, x);
+  tpu_dtype dt = b_dtype(b, x), acc = dt == DT_BOOL ? DT_U8 : dt;
+  axis = axis_norm(b, axis, s->rank);
+  b_red kind = max ? RED_MAX : RED_MIN;
+  if (b->err || !ir_red_ok(b, kind, dt)) return BAD;
+  if (!s->rank) {
+    if (value) *value = x;
+    return b_const_i(b, DT_I64, 0);
+  }
+  Val id = ir_red_identity(b, kind, acc), none = b_const_i(b, DT_I32, 0);
+  Val v = b_cast(b, x, acc), at = b_iota(b, DT_I32, s, axis);
+  for (int64_t k = 1; k < s->d[axis].n; k *= 2) {
+    Val pv = shifted(b, v, axis, k, false, id), pi = shifted(b, at, axis, k, false, none);
+    Val later = b_cmp(b, max ? CMP_GE : CMP_LE, v, pv);
+    if (dt_is_float(acc)) later = b_or(b, b_isnan(b, v), b_and(b, b_not(b, b_isnan(b, pv)), later));
+    v = b_select(b, later, v, pv);
+    at = b_select(b, later, at, pi);
+  }
+  if (value) *value = b_cast(b, v, dt);
+  return b_cast(b, at, DT_I64);
+}

@@ -41,6 +41,7 @@ char *tpu_xstrdup(const char *s) {
 }
 
 tpu_error *tpu_verr(tpu_code code, const char *fmt, va_list ap) {
+  if (!fmt) fmt = ""; /* says to the compiler what TPU_PRINTF says to callers */
   va_list again;
   va_copy(again, ap);
   int n = vsnprintf(NULL, 0, fmt, ap);

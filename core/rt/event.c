@@ -8,9 +8,15 @@
 
 #include "rt/rt_int.h"
 
+/* All events are under one lock: they are few, and rt_sync looks at several. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static rt_event *unfinished; /* those with pending > 0 */
+
 struct rt_event {
-  pthread_mutex_t lock;
-  pthread_cond_t done;
+  rt_event *next, **link; /* among the unfinished */
+  const rt_device *device;
+  uint64_t number; /* in the order of recording */
   int pending;      /* entries not ready yet, and one while it is being recorded */
   int refs;         /* the owner and every pending callback */
   int64_t time_ns;  /* when pending became 0 */
@@ -96,25 +102,36 @@ static tpu_error *reap(rt_ring *r) {
   return trouble;
 }
 
-static void unref_locked(rt_event *e) {
-  bool last = --e->refs == 0;
-  pthread_mutex_unlock(&e->lock);
-  if (!last) return;
+/* Under the lock. */
+static void unref(rt_event *e) {
+  if (--e->refs) return;
   tpu_error_free(e->error);
-  pthread_mutex_destroy(&e->lock);
-  pthread_cond_destroy(&e->done);
   free(e);
+}
+
+static void link_event(rt_event *e) {
+  e->next = unfinished;
+  e->link = &unfinished;
+  if (e->next) e->next->link = &e->next;
+  unfinished = e;
+}
+
+static void unlink_event(rt_event *e) {
+  *e->link = e->next;
+  if (e->next) e->next->link = e->link;
 }
 
 /* One of what the event waits for is done; drops one reference. Takes `error`. */
 static void arrived(rt_event *e, tpu_error *error) {
-  pthread_mutex_lock(&e->lock);
+  pthread_mutex_lock(&lock);
   if (error) keep_first(&e->error, error);
   if (--e->pending == 0) {
     e->time_ns = now_ns();
-    pthread_cond_broadcast(&e->done);
+    unlink_event(e);
+    pthread_cond_broadcast(&changed);
   }
-  unref_locked(e);
+  unref(e);
+  pthread_mutex_unlock(&lock);
 }
 
 static void on_ready(PJRT_Error *error, void *arg) {
@@ -122,10 +139,10 @@ static void on_ready(PJRT_Error *error, void *arg) {
 }
 
 static void watch(rt_event *e, PJRT_Event *pjrt) {
-  pthread_mutex_lock(&e->lock);
+  pthread_mutex_lock(&lock);
   e->pending++;
   e->refs++;
-  pthread_mutex_unlock(&e->lock);
+  pthread_mutex_unlock(&lock);
   PJRT_ARGS(pjrt_on_ready, a, .event = pjrt, .callback = on_ready, .user_arg = e);
   tpu_error *error = rt_call(PJRT_EVENT_ON_READY, a);
   if (error) arrived(e, error); /* the callback will not come */
@@ -133,10 +150,14 @@ static void watch(rt_event *e, PJRT_Event *pjrt) {
 
 static rt_event *record(rt_device *d) {
   rt_event *e = tpu_xcalloc(1, sizeof *e);
-  pthread_mutex_init(&e->lock, NULL);
-  pthread_cond_init(&e->done, NULL);
+  e->device = d;
   e->refs = 2; /* the caller's, and the one that arrived() drops below */
   e->pending = 1;
+  pthread_mutex_lock(&lock);
+  static uint64_t recorded; /* under the lock */
+  e->number = ++recorded;
+  link_event(e);
+  pthread_mutex_unlock(&lock);
   tpu_error *trouble = NULL;
   if (d) {
     pthread_mutex_lock(&d->ring.lock);
@@ -153,19 +174,19 @@ rt_event *rt_event_record(int device) {
 }
 
 bool rt_event_ready(const rt_event *e) {
-  rt_event *m = (rt_event *)(uintptr_t)e; /* the lock is not part of what a caller sees */
-  pthread_mutex_lock(&m->lock);
-  bool ready = m->pending == 0;
-  pthread_mutex_unlock(&m->lock);
+  if (atomic_load(&rt_forked)) return true;
+  pthread_mutex_lock(&lock);
+  bool ready = e->pending == 0;
+  pthread_mutex_unlock(&lock);
   return ready;
 }
 
 tpu_error *rt_event_wait(rt_event *e) {
   if (atomic_load(&rt_forked)) return rt_not_open();
-  pthread_mutex_lock(&e->lock);
-  while (e->pending) pthread_cond_wait(&e->done, &e->lock);
+  pthread_mutex_lock(&lock);
+  while (e->pending) pthread_cond_wait(&changed, &lock);
   tpu_error *error = tpu_error_copy(e->error);
-  pthread_mutex_unlock(&e->lock);
+  pthread_mutex_unlock(&lock);
   return error;
 }
 
@@ -176,14 +197,28 @@ int64_t rt_event_time_ns(rt_event *e) {
 
 void rt_event_free(rt_event *e) {
   if (!e || atomic_load(&rt_forked)) return;
-  pthread_mutex_lock(&e->lock);
-  unref_locked(e);
+  pthread_mutex_lock(&lock);
+  unref(e);
+  pthread_mutex_unlock(&lock);
 }
 
+/* An event of the device that was recorded up to `last` and is not finished; under the lock. */
+static const rt_event *unfinished_of(const rt_device *d, uint64_t last) {
+  for (const rt_event *e = unfinished; e; e = e->next) {
+    if (e->device == d && e->number <= last) return e;
+  }
+  return NULL;
+}
+
+/* Waits for the whole ring, and for the callbacks of events recorded before, so that they are ready. */
 static tpu_error *sync_one(rt_device *d) {
   rt_event *e = record(d);
-  tpu_error *first = rt_event_wait(e);
-  rt_event_free(e);
+  pthread_mutex_lock(&lock);
+  while (unfinished_of(d, e->number)) pthread_cond_wait(&changed, &lock);
+  tpu_error *first = e->error;
+  e->error = NULL;
+  unref(e);
+  pthread_mutex_unlock(&lock);
   pthread_mutex_lock(&d->ring.lock);
   tpu_error *trouble = reap(&d->ring);
   tpu_error *failed = d->ring.failed;

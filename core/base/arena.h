@@ -9,7 +9,7 @@ typedef struct arena_block arena_block;
 typedef struct arena {
   arena_block *head; /* owned list, newest first */
   size_t used;       /* bytes handed out since the last reset */
-} arena; /* zero-initialise */
+} arena;             /* zero-initialise */
 
 /* `n` zeroed bytes, aligned to 16. Lives until arena_reset or arena_free. Never NULL. */
 void *arena_alloc(arena *a, size_t n);

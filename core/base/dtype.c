@@ -12,9 +12,25 @@ const tpu_dtype_info tpu_dtypes[DT_COUNT] = {
 
 /* The words of PyTorch's messages, in the order of dtype.def. */
 static const char *const torch_names[] = {
-    "Bool",   "Byte",          "Char",   "Short",  "Int",    "Long",        "Half",
-    "BFloat16", "Float",       "Double", "ComplexFloat", "ComplexDouble", "UInt16", "UInt32",
-    "UInt64", "Float8_e5m2",   "Float8_e4m3fn", "Float8_e5m2fnuz", "Float8_e4m3fnuz",
+    "Bool",
+    "Byte",
+    "Char",
+    "Short",
+    "Int",
+    "Long",
+    "Half",
+    "BFloat16",
+    "Float",
+    "Double",
+    "ComplexFloat",
+    "ComplexDouble",
+    "UInt16",
+    "UInt32",
+    "UInt64",
+    "Float8_e5m2",
+    "Float8_e4m3fn",
+    "Float8_e5m2fnuz",
+    "Float8_e4m3fnuz",
 };
 _Static_assert(sizeof torch_names / sizeof *torch_names == DT_COUNT, "a name a dtype");
 
@@ -31,9 +47,7 @@ const char *tpu_dtype_torch_name(tpu_dtype dt) {
 
 tpu_dtype dt_real(tpu_dtype dt) { return dt == DT_C64 ? DT_F32 : dt == DT_C128 ? DT_F64 : dt; }
 
-tpu_dtype dt_complex(tpu_dtype dt) {
-  return dt == DT_F64 || dt == DT_C128 ? DT_C128 : DT_C64;
-}
+tpu_dtype dt_complex(tpu_dtype dt) { return dt == DT_F64 || dt == DT_C128 ? DT_C128 : DT_C64; }
 
 tpu_dtype dt_acc(tpu_dtype dt) { return dt_is_low(dt) ? DT_F32 : dt; }
 

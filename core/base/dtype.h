@@ -34,7 +34,7 @@ const char *tpu_dtype_torch_name(tpu_dtype dt);
 static inline uint8_t dt_bytes(tpu_dtype dt) { return tpu_dtypes[dt].bytes; }
 static inline bool dt_is_complex(tpu_dtype dt) { return tpu_dtypes[dt].cls == DTC_C; }
 static inline bool dt_is_float(tpu_dtype dt) { return tpu_dtypes[dt].cls == DTC_F; }
-static inline bool dt_is_int(tpu_dtype dt) {  /* bool is not one */
+static inline bool dt_is_int(tpu_dtype dt) { /* bool is not one */
   return tpu_dtypes[dt].cls == DTC_I || tpu_dtypes[dt].cls == DTC_U;
 }
 static inline bool dt_is_integral(tpu_dtype dt) { return tpu_dtypes[dt].cls <= DTC_I; } /* with bool */
@@ -49,7 +49,7 @@ tpu_dtype dt_acc(tpu_dtype dt);
 /* PyTorch's promotion of two array dtypes of the same category rank (the c10 lattice). DT_NONE where PyTorch
  * has no common type (float8 with anything else, uint16/32/64 with other integers). */
 tpu_dtype dt_promote(tpu_dtype a, tpu_dtype b);
-/* c10::canCast: may a result of type `from` be written into `to` (no complex -> real, no float -> int, ...)? */
+/* c10::canCast: may a result of type `from` be written into `to` (no complex -> real, no float -> int)? */
 bool dt_can_cast(tpu_dtype from, tpu_dtype to);
 
 #endif

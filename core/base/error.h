@@ -30,10 +30,10 @@ tpu_code tpu_error_code(const tpu_error *e);
 const char *tpu_error_message(const tpu_error *e);
 void tpu_error_free(tpu_error *e); /* NULL is fine */
 
-#define TRY(expr)                \
-  do {                           \
-    tpu_error *try_ = (expr);    \
-    if (try_) return try_;       \
+#define TRY(expr)             \
+  do {                        \
+    tpu_error *try_ = (expr); \
+    if (try_) return try_;    \
   } while (0)
 
 /* Host memory; abort with a sentence when there is none. */

@@ -28,7 +28,8 @@ tpu_error *rt_upload(const void *data, tpu_dtype dt, const int64_t *dims, size_t
   size_t n;
   if (!known_dtype(dt)) return tpu_err(TPU_INTERNAL, "rt_upload: no such dtype: %d", (int)dt);
   if (rank > MAX_RANK) return tpu_err(TPU_RUNTIME, "a tensor has at most %d dims, not %zu", MAX_RANK, rank);
-  if (!dense_bytes(dt, dims, rank, &n)) return tpu_err(TPU_RUNTIME, "a tensor with a negative or too large size");
+  if (!dense_bytes(dt, dims, rank, &n))
+    return tpu_err(TPU_RUNTIME, "a tensor with a negative or too large size");
   if (n && !data) return tpu_err(TPU_INTERNAL, "rt_upload: no data");
   static const char nothing[16];
   PJRT_ARGS(pjrt_from_host, a, .client = rt.client, .data = n ? data : nothing, .type = tpu_dtypes[dt].pjrt,
@@ -105,7 +106,8 @@ static tpu_error *copy_out(PJRT_Buffer *b, size_t rank, void *dst, size_t n) {
   if (rank > MAX_RANK) return tpu_err(TPU_INTERNAL, "a buffer with %zu dims", rank);
   int64_t minor_to_major[MAX_RANK];
   for (size_t i = 0; i < rank; i++) minor_to_major[i] = (int64_t)(rank - 1 - i);
-  PJRT_ARGS(pjrt_layout, row_major, .tiled_size = 56, .minor_to_major = minor_to_major, .minor_to_major_size = rank);
+  PJRT_ARGS(pjrt_layout, row_major, .tiled_size = 56, .minor_to_major = minor_to_major,
+            .minor_to_major_size = rank);
   PJRT_ARGS(pjrt_to_host, a, .buffer = b, .layout = row_major, .dst = dst, .n = n);
   TRY(rt_call(PJRT_BUFFER_TO_HOST, a));
   return rt_event_finish(a->event);
@@ -158,7 +160,8 @@ tpu_error *rt_buffer_check(PJRT_Buffer *b, tpu_dtype dt, const int64_t *dims, si
   const int64_t *have;
   size_t n;
   TRY(shape(b, &type, &have, &n));
-  if (type == tpu_dtypes[dt].pjrt && n == rank && (!rank || !memcmp(have, dims, rank * sizeof *dims))) return NULL;
+  if (type == tpu_dtypes[dt].pjrt && n == rank && (!rank || !memcmp(have, dims, rank * sizeof *dims)))
+    return NULL;
   text t = {0};
   text_str(&t, "a buffer is ");
   add_type(&t, dtype_of(type), have, n);

@@ -16,9 +16,12 @@ static const PJRT_Api *initialized; /* the table whose PLUGIN_INITIALIZE was cal
 /* How PJRT's words become ours. */
 static tpu_code code_of(int32_t pjrt) {
   switch (pjrt) {
-    case PJRT_RESOURCE_EXHAUSTED: return TPU_OUT_OF_MEMORY;
-    case PJRT_UNIMPLEMENTED: return TPU_NOT_IMPLEMENTED;
-    default: return TPU_RUNTIME;
+    case PJRT_RESOURCE_EXHAUSTED:
+      return TPU_OUT_OF_MEMORY;
+    case PJRT_UNIMPLEMENTED:
+      return TPU_NOT_IMPLEMENTED;
+    default:
+      return TPU_RUNTIME;
   }
 }
 
@@ -41,15 +44,18 @@ tpu_error *rt_take_error(const PJRT_Api *api, PJRT_Error *e) {
 
 tpu_error *rt_not_open(void) {
   if (atomic_load(&rt_forked)) {
-    return tpu_err(TPU_RUNTIME, "Cannot re-initialize the TPU runtime in forked subprocess. To use TPU with "
-                                "multiprocessing, you must use the 'spawn' start method");
+    return tpu_err(TPU_RUNTIME,
+                   "Cannot re-initialize the TPU runtime in forked subprocess. To use TPU with "
+                   "multiprocessing, you must use the 'spawn' start method");
   }
   return tpu_err(TPU_INTERNAL, "the TPU runtime is not open");
 }
 
 tpu_error *rt_bad_device(int device) {
-  return tpu_err(TPU_RUNTIME, "there is no device tpu:%d: this process has %d (TORCH_TPU_NUM_DEVICES sets the "
-                              "number for the CPU plugin)", device, rt.ndevices);
+  return tpu_err(TPU_RUNTIME,
+                 "there is no device tpu:%d: this process has %d (TORCH_TPU_NUM_DEVICES sets the "
+                 "number for the CPU plugin)",
+                 device, rt.ndevices);
 }
 
 static void in_forked_child(void) {
@@ -168,8 +174,9 @@ static tpu_error *explain(tpu_error *e) {
   static const char *const busy[] = {"lockfile", "already in use", "in use by", "Device or resource busy"};
   for (size_t i = 0; i < sizeof busy / sizeof *busy; i++) {
     if (!strstr(tpu_error_message(e), busy[i])) continue;
-    return tpu_err_prefix(e, "another process holds the TPU, and a chip serves one process at a time: end that "
-                             "process and try again");
+    return tpu_err_prefix(e,
+                          "another process holds the TPU, and a chip serves one process at a time: end that "
+                          "process and try again");
   }
   return tpu_err_prefix(e, "the PJRT plugin could not make a client");
 }
@@ -186,8 +193,12 @@ static tpu_error *make_client(bool is_cpu) {
   bool is_set;
   TRY(rt_wanted_devices(&want, &is_set));
   static const char name[] = "cpu_device_count";
-  pjrt_named_value count = {.struct_size = sizeof count, .name = name, .name_size = sizeof name - 1,
-                            .type = PJRT_I64, .value.i64 = want, .value_size = 1};
+  pjrt_named_value count = {.struct_size = sizeof count,
+                            .name = name,
+                            .name_size = sizeof name - 1,
+                            .type = PJRT_I64,
+                            .value.i64 = want,
+                            .value_size = 1};
   if (!is_cpu) return create(NULL, 0);
   if (!test_api) TRY(rt_check_xla_flags(rt.api, &count, 1));
   tpu_error *e = create(&count, 1);

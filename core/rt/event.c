@@ -16,7 +16,7 @@ static rt_event *unfinished; /* those with pending > 0 */
 struct rt_event {
   rt_event *next, **link; /* among the unfinished */
   const rt_device *device;
-  uint64_t number; /* in the order of recording */
+  uint64_t number;  /* in the order of recording */
   int pending;      /* entries not ready yet, and one while it is being recorded */
   int refs;         /* the owner and every pending callback */
   int64_t time_ns;  /* when pending became 0 */

@@ -242,8 +242,8 @@ static tpu_error *give_up(tpu_error *error, PJRT_Buffer **outs, size_t nouts) {
   return error;
 }
 
-tpu_error *rt_execute(rt_exec *e, int device, PJRT_Buffer *const *args, size_t nargs, const int64_t *no_donate,
-                      size_t n_no_donate, PJRT_Buffer **outs, size_t nouts) {
+tpu_error *rt_execute(rt_exec *e, int device, PJRT_Buffer *const *args, size_t nargs,
+                      const int64_t *no_donate, size_t n_no_donate, PJRT_Buffer **outs, size_t nouts) {
   bool fine = rt_usable() && rt_has_device(device) && nouts == e->nouts;
   for (size_t i = 0; i < nargs; i++) fine &= args[i] != NULL;
   if (!fine) return refuse(e, device, args, nargs, nouts);

@@ -98,11 +98,12 @@ static void add_env(text *t, const char *name) {
   text_printf(t, ";%s=%s", name, v ? v : "");
 }
 
-char *rt_make_fingerprint(const char *path, const PJRT_Api *api, const rt_info *info, const char *attributes) {
+char *rt_make_fingerprint(const char *path, const PJRT_Api *api, const rt_info *info,
+                          const char *attributes) {
   text t = {0};
   if (path) add_file(&t, path);
-  text_printf(&t, ";api=0.%d;platform=%s;version=%s;%s", (int)api->minor, info->platform, info->platform_version,
-              attributes);
+  text_printf(&t, ";api=0.%d;platform=%s;version=%s;%s", (int)api->minor, info->platform,
+              info->platform_version, attributes);
   add_env(&t, "XLA_FLAGS");
   if (info->is_cpu) add_cpu(&t);
   else add_env(&t, "LIBTPU_INIT_ARGS");

@@ -58,8 +58,7 @@ int rt_tpu_chips(void) {
   static const struct {
     long id;
     int devices; /* of the client, for each chip */
-  } kinds[] = {{0x005e, 1}, {0x0062, 1}, {0x0063, 1}, {0x006f, 1},
-               {0x0076, 2}, {0x0083, 1}, {0x007c, 1}};
+  } kinds[] = {{0x005e, 1}, {0x0062, 1}, {0x0063, 1}, {0x006f, 1}, {0x0076, 2}, {0x0083, 1}, {0x007c, 1}};
   DIR *dir = opendir("/sys/bus/pci/devices");
   if (!dir) return 0;
   int n = 0;
@@ -116,8 +115,8 @@ tpu_error *rt_wanted_devices(int *out, bool *is_set) {
   char *end;
   long n = strtol(v, &end, 10);
   if (*end || n < 1 || n > MAX_DEVICES) {
-    return tpu_err(TPU_VALUE, "TORCH_TPU_NUM_DEVICES is '%s': set it to a number from 1 to %d, or unset it", v,
-                   MAX_DEVICES);
+    return tpu_err(TPU_VALUE, "TORCH_TPU_NUM_DEVICES is '%s': set it to a number from 1 to %d, or unset it",
+                   v, MAX_DEVICES);
   }
   *out = (int)n;
   return NULL;
@@ -127,11 +126,12 @@ tpu_error *rt_check_api(const char *path, const PJRT_Api *api) {
   if (!api) return tpu_err(TPU_RUNTIME, "'%s' gives no PJRT function table: reinstall that plugin", path);
   size_t to_version = offsetof(PJRT_Api, fn);
   if (api->struct_size < to_version || api->major != 0) {
-    return tpu_err(TPU_RUNTIME,
-                   "'%s' speaks PJRT API %d.%d, and this torch_tpu needs 0.x: install a plugin and a torch_tpu "
-                   "of about the same date",
-                   path, api->struct_size < to_version ? -1 : (int)api->major,
-                   api->struct_size < to_version ? -1 : (int)api->minor);
+    return tpu_err(
+        TPU_RUNTIME,
+        "'%s' speaks PJRT API %d.%d, and this torch_tpu needs 0.x: install a plugin and a torch_tpu "
+        "of about the same date",
+        path, api->struct_size < to_version ? -1 : (int)api->major,
+        api->struct_size < to_version ? -1 : (int)api->minor);
   }
   static const struct {
     int n;
@@ -169,16 +169,18 @@ tpu_error *rt_load_plugin(rt_found found, const PJRT_Api **out) {
                    strerror(errno), advice(found));
   }
   if (!S_ISREG(st.st_mode)) {
-    return tpu_err(TPU_RUNTIME, "the PJRT plugin '%s' (%s) is not a file; %s", found.path, found.why, advice(found));
+    return tpu_err(TPU_RUNTIME, "the PJRT plugin '%s' (%s) is not a file; %s", found.path, found.why,
+                   advice(found));
   }
-  setenv("TF_CPP_MIN_LOG_LEVEL", "3", 0); /* XLA logs errors that we raise; read when the library loads */
+  setenv("TF_CPP_MIN_LOG_LEVEL", "3", 0);  /* XLA logs errors that we raise; read when the library loads */
   char *path = realpath(found.path, NULL); /* dlopen would look up a name without a slash elsewhere */
   void *lib = dlopen(path ? path : found.path, RTLD_NOW | RTLD_LOCAL);
   free(path);
   if (!lib) {
     const char *why = dlerror();
-    return tpu_err(TPU_RUNTIME, "the PJRT plugin '%s' (%s) is not a shared library that can be loaded: %s; %s",
-                   found.path, found.why, why ? why : "no reason given", advice(found));
+    return tpu_err(TPU_RUNTIME,
+                   "the PJRT plugin '%s' (%s) is not a shared library that can be loaded: %s; %s", found.path,
+                   found.why, why ? why : "no reason given", advice(found));
   }
   void *symbol = dlsym(lib, "GetPjrtApi");
   if (!symbol) {

@@ -80,8 +80,9 @@ tpu_error *rt_check_xla_flags(const PJRT_Api *api, const pjrt_named_value *optio
   }
   tpu_error *e = NULL;
   if (ended && !(WIFEXITED(status) && WEXITSTATUS(status) == 0)) {
-    e = tpu_err(TPU_RUNTIME, "the PJRT plugin does not accept XLA_FLAGS='%s': %s; correct XLA_FLAGS, or unset it",
-                flags, out.n ? telling_line(&out) : "it ended the process");
+    e = tpu_err(TPU_RUNTIME,
+                "the PJRT plugin does not accept XLA_FLAGS='%s': %s; correct XLA_FLAGS, or unset it", flags,
+                out.n ? telling_line(&out) : "it ended the process");
   }
   text_free(&out);
   return e;

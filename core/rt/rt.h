@@ -20,7 +20,7 @@ typedef struct rt_event rt_event; /* completion of a launch or a transfer */
 
 /* Where the plugin comes from, found without loading anything (design 9: TORCH_TPU_PJRT_PLUGIN, a TPU host's
  * libtpu, an installed CPU plugin package). The candidates of installed packages are given by Python through
- * rt_add_candidate, since only Python knows its site-packages; the order of calls is the order of preference. */
+ * rt_add_candidate, since only Python knows its site-packages; earlier ones are preferred. */
 typedef struct rt_found {
   const char *path; /* NULL: nothing found, and `why` is the sentence that names the package to install */
   const char *why;  /* "TORCH_TPU_PJRT_PLUGIN is set", "package lammps-jax-pjrt-cpu", ... */
@@ -44,25 +44,27 @@ typedef struct rt_info {
   const char *platform;         /* "cpu", "tpu" */
   const char *platform_version; /* the plugin's own string */
   const char *stablehlo_version;
-  const char *fingerprint; /* bytes for cache keys: path-independent identity of the plugin build (file size, hash
-                              of the file, versions), XLA_FLAGS, LIBTPU_INIT_ARGS, CPU features */
+  const char *fingerprint; /* bytes for cache keys: path-independent identity of the plugin build (file size,
+                              build id, versions), XLA_FLAGS, LIBTPU_INIT_ARGS, CPU features */
   int api_minor;
   int device_count;
   bool is_cpu;
 } rt_info;
-const rt_info *rt_get_info(void);              /* only after rt_open */
-const char *rt_device_kind(int device);        /* "cpu", "TPU v6 lite" */
+const rt_info *rt_get_info(void);       /* only after rt_open */
+const char *rt_device_kind(int device); /* "cpu", "TPU v6 lite" */
 /* Bytes in use / limit as the plugin reports them; false where it does not (CPU). */
 bool rt_memory_stats(int device, int64_t *in_use, int64_t *limit);
 
-/* Called about every 50 ms while a compile runs longer than that; returns nonzero to give up waiting (Ctrl-C).
- * The finished program is then still handed to `done` of rt_compile_async's owner. */
+/* Called about every 50 ms while a compile runs longer than that; returns nonzero to give up waiting
+ * (Ctrl-C). The finished program is then still handed to `late` of rt_compile. NULL: never. */
 extern int (*rt_interrupt_hook)(void);
 
-/* Compiles StableHLO text (entry @main). Carries the options of every compile: portable, 1 replica, 1 partition,
- * on CPU xla_cpu_enable_fast_min_max=false. Runs on a helper thread while the caller polls the interrupt hook;
- * on TPU_INTERRUPTED the compile goes on and its result is dropped into `late(late_ctx, exec)` when it ends. */
-tpu_error *rt_compile(const char *mlir, size_t n, void (*late)(void *ctx, rt_exec *e), void *late_ctx, rt_exec **out);
+/* Compiles StableHLO text (entry @main). Carries the options of every compile: portable, 1 replica, 1
+ * partition, on CPU xla_cpu_enable_fast_min_max=false. Runs on a helper thread while the caller polls the
+ * interrupt hook; on TPU_INTERRUPTED the compile goes on and its result is dropped into `late(late_ctx,
+ * exec)` when it ends. */
+tpu_error *rt_compile(const char *mlir, size_t n, void (*late)(void *ctx, rt_exec *e), void *late_ctx,
+                      rt_exec **out);
 tpu_error *rt_exec_serialize(const rt_exec *e, text *out);
 /* Bytes must be ours and verified: the plugin accepts some corrupt ones. */
 tpu_error *rt_exec_load(const void *bytes, size_t n, rt_exec **out);
@@ -70,17 +72,17 @@ int64_t rt_exec_code_bytes(const rt_exec *e);
 int rt_exec_num_outputs(const rt_exec *e);
 void rt_exec_free(rt_exec *e);
 
-/* Asynchronous launch on one device. `args` are borrowed and non-NULL; `outs` has room for num_outputs and receives
- * owned buffers. Inputs that the program donates are consumed unless their index is in no_donate. On error no outs
- * are written. The launch is entered into the device's in-flight ring, so that rt_sync sees it even when every
- * output is dropped at once. Refused before the plugin is called: NULL args, wrong counts. */
-tpu_error *rt_execute(rt_exec *e, int device, PJRT_Buffer *const *args, size_t nargs, const int64_t *no_donate,
-                      size_t n_no_donate, PJRT_Buffer **outs, size_t nouts);
+/* Asynchronous launch on one device. `args` are borrowed and non-NULL; `outs` has room for num_outputs and
+ * receives owned buffers. Inputs that the program donates are consumed unless their index is in no_donate;
+ * their handles must still be freed. On error no outs are written. The launch is entered into the device's in-flight ring, so that rt_sync sees it
+ * even when every output is dropped at once. Refused before the plugin is called: NULL args, wrong counts. */
+tpu_error *rt_execute(rt_exec *e, int device, PJRT_Buffer *const *args, size_t nargs,
+                      const int64_t *no_donate, size_t n_no_donate, PJRT_Buffer **outs, size_t nouts);
 
-/* Host -> device; the data is copied before return (the source may be overwritten at once). byte_strides NULL: dense
- * row-major. dims with a 0 are fine, data may then be NULL. */
-tpu_error *rt_upload(const void *data, tpu_dtype dt, const int64_t *dims, size_t rank, const int64_t *byte_strides,
-                     int device, PJRT_Buffer **out);
+/* Host -> device; the data is copied before return (the source may be overwritten at once). byte_strides
+ * NULL: dense row-major. dims with a 0 are fine, data may then be NULL. */
+tpu_error *rt_upload(const void *data, tpu_dtype dt, const int64_t *dims, size_t rank,
+                     const int64_t *byte_strides, int device, PJRT_Buffer **out);
 /* Device -> host, dense row-major, `n` bytes exactly; waits. */
 tpu_error *rt_download(PJRT_Buffer *b, void *dst, size_t n);
 /* CPU plugin: waits until ready and gives the buffer's own memory (valid as long as the buffer; read only).

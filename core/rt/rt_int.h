@@ -44,7 +44,7 @@ tpu_error *rt_load_plugin(rt_found found, const PJRT_Api **out);
 tpu_error *rt_check_api(const char *path, const PJRT_Api *api);
 /* Parses TORCH_TPU_NUM_DEVICES. */
 tpu_error *rt_wanted_devices(int *out, bool *is_set);
-int rt_tpu_chips(void); /* devices on the PCI bus that are TPUs */
+int rt_tpu_chips(void);          /* devices on the PCI bus that are TPUs */
 void rt_forget_candidates(void); /* for tests */
 
 /* preflight.c: an unknown word in XLA_FLAGS makes the plugin exit; tries it in a child first. */
@@ -56,8 +56,7 @@ tpu_error *rt_bad_device(int device);
 void rt_close_for_tests(void);
 
 /* fingerprint.c: a malloc'd line, see rt_info.fingerprint. `path` NULL for a fake plugin. */
-char *rt_make_fingerprint(const char *path, const PJRT_Api *api, const rt_info *info,
-                          const char *attributes);
+char *rt_make_fingerprint(const char *path, const PJRT_Api *api, const rt_info *info, const char *attributes);
 
 /* event.c: takes ownership of `done`. */
 void rt_ring_push(rt_device *d, PJRT_Event *done);

@@ -12,8 +12,9 @@
 #include "rt/rt_int.h"
 #include "test.h"
 
-#define ADD "module {\n func.func public @main(%a: tensor<2x2xf32>, %b: tensor<2x2xf32> {tf.aliasing_output = 0 : " \
-            "i32}) -> (tensor<2x2xf32> {x = 1 : i32}, tensor<i1>) {\n return\n }\n}\n"
+#define ADD                                                                                               \
+  "module {\n func.func public @main(%a: tensor<2x2xf32>, %b: tensor<2x2xf32> {tf.aliasing_output = 0 : " \
+  "i32}) -> (tensor<2x2xf32> {x = 1 : i32}, tensor<i1>) {\n return\n }\n}\n"
 #define NOTHING "func.func public @main(%a: tensor<2x2xf32>) {\n return\n}\n"
 
 static const int64_t dims[] = {2, 2};
@@ -23,7 +24,9 @@ static tpu_error *upload(int device, PJRT_Buffer **out) {
   return rt_upload(v, DT_F32, dims, 2, NULL, device, out);
 }
 
-static tpu_error *compile(const char *mlir, rt_exec **out) { return rt_compile(mlir, strlen(mlir), NULL, NULL, out); }
+static tpu_error *compile(const char *mlir, rt_exec **out) {
+  return rt_compile(mlir, strlen(mlir), NULL, NULL, out);
+}
 
 /* What one scenario holds; freed as a whole, whatever was reached. */
 typedef struct all {
@@ -104,7 +107,8 @@ static void faults(void) {
     fake_fail_at(n);
     tpu_error *e = scenario();
     bool failed = fake_has_failed();
-    if (e) CHECK_(strstr(tpu_error_message(e), "injected failure"), "call %d: %s", (int)n, tpu_error_message(e));
+    if (e)
+      CHECK_(strstr(tpu_error_message(e), "injected failure"), "call %d: %s", (int)n, tpu_error_message(e));
     tpu_error_free(e);
     CHECK_(fake_live_total() == 0, "call %d leaks %d", (int)n, (int)fake_live_total());
     fake_fail_at(0);
@@ -305,7 +309,8 @@ static void forks(void) {
     rt_buffer_free(a);
     tpu_error *e = rt_open();
     bool quiet = fake_live_total() == before && !rt_is_open() && e;
-    _exit(quiet && !strncmp(tpu_error_message(e), "Cannot re-initialize the TPU runtime in forked", 46) ? 0 : 1);
+    _exit(quiet && !strncmp(tpu_error_message(e), "Cannot re-initialize the TPU runtime in forked", 46) ? 0
+                                                                                                        : 1);
   }
   int status = -1;
   waitpid(pid, &status, 0);
@@ -395,8 +400,9 @@ static void fingerprints(void) {
   CHECK(strcmp(rt_get_info()->fingerprint, one) != 0);
   rt_close_for_tests();
   unsetenv("XLA_FLAGS");
-  char *file = rt_make_fingerprint("/proc/self/exe", fake_api(),
-                                   &(rt_info){.platform = "cpu", .platform_version = "1", .is_cpu = true}, "");
+  char *file =
+      rt_make_fingerprint("/proc/self/exe", fake_api(),
+                          &(rt_info){.platform = "cpu", .platform_version = "1", .is_cpu = true}, "");
   CHECK(!strncmp(file, "size=", 5) && strstr(file, ";build=") && !strstr(file, ";build=;"));
   free(file);
   free(one);

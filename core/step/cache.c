@@ -73,7 +73,10 @@ static int64_t cap_from_env(void) {
   char *end;
   errno = 0;
   long long n = strtoll(v, &end, 10);
-  int shift = *end == 'K' || *end == 'k' ? 10 : *end == 'M' || *end == 'm' ? 20 : *end == 'G' || *end == 'g' ? 30 : 0;
+  int shift = *end == 'K' || *end == 'k'   ? 10
+              : *end == 'M' || *end == 'm' ? 20
+              : *end == 'G' || *end == 'g' ? 30
+                                           : 0;
   if (errno || n < 0 || end == v || (shift ? end[1] : end[0]) || n > INT64_MAX >> shift) return DEFAULT_CAP;
   return (int64_t)n << shift;
 }
@@ -123,7 +126,9 @@ static void configure(char *dir, const char *why) {
   cap = cap_from_env();
   trouble = why;
   if (dir && !make_dir(dir)) {
-    trouble = "the directory for compiled programs cannot be made: set TORCH_TPU_CACHE_DIR to one that can be written";
+    trouble =
+        "the directory for compiled programs cannot be made: set TORCH_TPU_CACHE_DIR to one that can be "
+        "written";
     free(directory);
     directory = NULL;
   }
@@ -205,7 +210,8 @@ static verdict read_entry(int fd, const void *key, size_t nkey, char **body, hea
   if (!S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof *h || !read_whole(fd, h, sizeof *h)) return DAMAGED;
   uint64_t left = (uint64_t)st.st_size - sizeof *h;
   bool fits = h->nkey <= left && h->npayload == left - h->nkey;
-  if (memcmp(h->magic, magic, sizeof magic) || h->format != FORMAT || h->header_size != sizeof *h || !fits) return DAMAGED;
+  if (memcmp(h->magic, magic, sizeof magic) || h->format != FORMAT || h->header_size != sizeof *h || !fits)
+    return DAMAGED;
   *body = malloc(left ? left : 1); /* not xmalloc: a miss costs less than the process */
   if (!*body) return MISS;
   if (!read_whole(fd, *body, left)) return DAMAGED;
@@ -264,7 +270,8 @@ static size_t list_entries(int dir, entry **out, int64_t *bytes) {
     struct stat st;
     if (strlen(e->d_name) >= NAME || e->d_name[0] == '.') continue;
     if (fstatat(dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode)) continue;
-    bool stale = (!strncmp(e->d_name, "tmp.", 4) || ends_with(e->d_name, ".lock")) && now - st.st_mtime > STALE_SECONDS;
+    bool stale = (!strncmp(e->d_name, "tmp.", 4) || ends_with(e->d_name, ".lock")) &&
+                 now - st.st_mtime > STALE_SECONDS;
     if (stale) unlinkat(dir, e->d_name, 0);
     if (!ends_with(e->d_name, ".tpu")) continue;
     *bytes += st.st_size;
@@ -341,11 +348,14 @@ static const char *reason(int code) {
   switch (code) {
     case ENOSPC:
     case EDQUOT:
-    case EFBIG: return "compiled programs are not kept: the disk is full";
+    case EFBIG:
+      return "compiled programs are not kept: the disk is full";
     case EROFS:
     case EACCES:
-    case EPERM: return "compiled programs are not kept: the cache directory cannot be written";
-    default: return "compiled programs are not kept: writing to the cache directory failed";
+    case EPERM:
+      return "compiled programs are not kept: the cache directory cannot be written";
+    default:
+      return "compiled programs are not kept: writing to the cache directory failed";
   }
 }
 

@@ -112,15 +112,15 @@ static PJRT_Error *leave(PJRT_Error *e) {
   if (error) return leave(error)
 
 /* For what destroys: goes on after the injected failure. */
-#define ENTER_ANYWAY(slot)    \
-  pjrt_ref *a = args;         \
+#define ENTER_ANYWAY(slot) \
+  pjrt_ref *a = args;      \
   PJRT_Error *error = enter(PJRT_##slot, a, sizeof *a)
 
-#define SPAN(p, len)       \
-  do {                     \
-    a->data = (p);         \
-    a->n = (len);          \
-    return leave(NULL);    \
+#define SPAN(p, len)    \
+  do {                  \
+    a->data = (p);      \
+    a->n = (len);       \
+    return leave(NULL); \
   } while (0)
 
 /* ---- errors ---- */
@@ -252,10 +252,18 @@ static PJRT_Error *plugin_initialize(void *args) {
 static PJRT_Error *plugin_attributes(void *args) {
   static const int64_t version[] = {1, 20, 0};
   static const pjrt_named_value list[] = {
-      {.struct_size = sizeof *list, .name = "xla_version", .name_size = 11, .type = PJRT_I64, .value.i64 = 2,
+      {.struct_size = sizeof *list,
+       .name = "xla_version",
+       .name_size = 11,
+       .type = PJRT_I64,
+       .value.i64 = 2,
        .value_size = 1},
-      {.struct_size = sizeof *list, .name = "stablehlo_current_version", .name_size = 25, .type = PJRT_I64_LIST,
-       .value.i64_list = version, .value_size = 3},
+      {.struct_size = sizeof *list,
+       .name = "stablehlo_current_version",
+       .name_size = 25,
+       .type = PJRT_I64_LIST,
+       .value.i64_list = version,
+       .value_size = 3},
   };
   ENTER(PLUGIN_ATTRIBUTES, pjrt_span);
   SPAN(list, 2);
@@ -350,7 +358,8 @@ static PJRT_Error *check_alive(const PJRT_Buffer *b) {
   return b->deleted ? fail(PJRT_INVALID_ARGUMENT, "Buffer has been deleted or donated.") : NULL;
 }
 
-static void copy_strided(char *to, const char *from, const fake_array *t, const int64_t *strides, size_t dim) {
+static void copy_strided(char *to, const char *from, const fake_array *t, const int64_t *strides,
+                         size_t dim) {
   size_t item = element_bytes(t->type);
   if (dim == t->rank) {
     memcpy(to, from, item);
@@ -542,7 +551,8 @@ static PJRT_Error *client_compile(void *args) {
 
 static PJRT_Error *deserialize(void *args) {
   ENTER(DESERIALIZE_AND_LOAD, pjrt_deserialize);
-  if (a->n < 4 || memcmp(a->bytes, "FAKE", 4)) return leave(fail(PJRT_INVALID_ARGUMENT, "not a serialized program"));
+  if (a->n < 4 || memcmp(a->bytes, "FAKE", 4))
+    return leave(fail(PJRT_INVALID_ARGUMENT, "not a serialized program"));
   return leave(load((const char *)a->bytes + 4, a->n - 4, &a->executable));
 }
 
@@ -602,10 +612,11 @@ static PJRT_Error *code_size(void *args) {
 /* What a real plugin checks, and also types and ranks, which it does not. */
 static PJRT_Error *check_args(const program *p, const pjrt_execute *a) {
   char words[128];
-  if (a->num_devices != 1 || !a->device) return fail(PJRT_INVALID_ARGUMENT, "portable programs need execute_device");
+  if (a->num_devices != 1 || !a->device)
+    return fail(PJRT_INVALID_ARGUMENT, "portable programs need execute_device");
   if (a->num_args != p->nargs) {
-    snprintf(words, sizeof words, "Execution supplied %zu arguments but compiled program expected %zu", a->num_args,
-             p->nargs);
+    snprintf(words, sizeof words, "Execution supplied %zu arguments but compiled program expected %zu",
+             a->num_args, p->nargs);
     return fail(PJRT_INVALID_ARGUMENT, words);
   }
   for (size_t i = 0; i < p->nargs; i++) {
@@ -677,22 +688,39 @@ const void *fake_api(void) {
     pjrt_slot slot;
     pjrt_fn fn;
   } table[] = {
-      {PJRT_ERROR_GET_CODE, error_code}, {PJRT_PLUGIN_INITIALIZE, plugin_initialize},
-      {PJRT_PLUGIN_ATTRIBUTES, plugin_attributes}, {PJRT_EVENT_DESTROY, event_destroy},
-      {PJRT_EVENT_IS_READY, event_is_ready}, {PJRT_EVENT_ERROR, event_error}, {PJRT_EVENT_AWAIT, event_await},
-      {PJRT_EVENT_ON_READY, event_on_ready}, {PJRT_CLIENT_CREATE, client_create},
-      {PJRT_CLIENT_DESTROY, client_destroy}, {PJRT_CLIENT_PLATFORM_NAME, client_platform_name},
-      {PJRT_CLIENT_PLATFORM_VERSION, client_platform_version}, {PJRT_CLIENT_ADDRESSABLE_DEVICES, client_devices},
-      {PJRT_CLIENT_COMPILE, client_compile}, {PJRT_CLIENT_BUFFER_FROM_HOST, buffer_from_host},
-      {PJRT_DEVICE_DESCRIPTION_KIND, device_kind}, {PJRT_DEVICE_GET_DESCRIPTION, device_description},
-      {PJRT_DEVICE_MEMORY_STATS, device_memory_stats}, {PJRT_EXECUTABLE_DESTROY, executable_destroy},
-      {PJRT_EXECUTABLE_NUM_OUTPUTS, num_outputs}, {PJRT_EXECUTABLE_CODE_SIZE, code_size},
-      {PJRT_EXECUTABLE_SERIALIZE, serialize}, {PJRT_LOADED_DESTROY, loaded_destroy},
-      {PJRT_LOADED_GET_EXECUTABLE, get_executable}, {PJRT_LOADED_EXECUTE, execute},
-      {PJRT_DESERIALIZE_AND_LOAD, deserialize}, {PJRT_BUFFER_DESTROY, buffer_destroy},
-      {PJRT_BUFFER_ELEMENT_TYPE, buffer_type}, {PJRT_BUFFER_DIMENSIONS, buffer_dims},
-      {PJRT_BUFFER_COPY_TO_DEVICE, buffer_copy}, {PJRT_BUFFER_TO_HOST, buffer_to_host},
-      {PJRT_BUFFER_READY_EVENT, buffer_ready}, {PJRT_BUFFER_UNSAFE_POINTER, buffer_pointer},
+      {PJRT_ERROR_GET_CODE, error_code},
+      {PJRT_PLUGIN_INITIALIZE, plugin_initialize},
+      {PJRT_PLUGIN_ATTRIBUTES, plugin_attributes},
+      {PJRT_EVENT_DESTROY, event_destroy},
+      {PJRT_EVENT_IS_READY, event_is_ready},
+      {PJRT_EVENT_ERROR, event_error},
+      {PJRT_EVENT_AWAIT, event_await},
+      {PJRT_EVENT_ON_READY, event_on_ready},
+      {PJRT_CLIENT_CREATE, client_create},
+      {PJRT_CLIENT_DESTROY, client_destroy},
+      {PJRT_CLIENT_PLATFORM_NAME, client_platform_name},
+      {PJRT_CLIENT_PLATFORM_VERSION, client_platform_version},
+      {PJRT_CLIENT_ADDRESSABLE_DEVICES, client_devices},
+      {PJRT_CLIENT_COMPILE, client_compile},
+      {PJRT_CLIENT_BUFFER_FROM_HOST, buffer_from_host},
+      {PJRT_DEVICE_DESCRIPTION_KIND, device_kind},
+      {PJRT_DEVICE_GET_DESCRIPTION, device_description},
+      {PJRT_DEVICE_MEMORY_STATS, device_memory_stats},
+      {PJRT_EXECUTABLE_DESTROY, executable_destroy},
+      {PJRT_EXECUTABLE_NUM_OUTPUTS, num_outputs},
+      {PJRT_EXECUTABLE_CODE_SIZE, code_size},
+      {PJRT_EXECUTABLE_SERIALIZE, serialize},
+      {PJRT_LOADED_DESTROY, loaded_destroy},
+      {PJRT_LOADED_GET_EXECUTABLE, get_executable},
+      {PJRT_LOADED_EXECUTE, execute},
+      {PJRT_DESERIALIZE_AND_LOAD, deserialize},
+      {PJRT_BUFFER_DESTROY, buffer_destroy},
+      {PJRT_BUFFER_ELEMENT_TYPE, buffer_type},
+      {PJRT_BUFFER_DIMENSIONS, buffer_dims},
+      {PJRT_BUFFER_COPY_TO_DEVICE, buffer_copy},
+      {PJRT_BUFFER_TO_HOST, buffer_to_host},
+      {PJRT_BUFFER_READY_EVENT, buffer_ready},
+      {PJRT_BUFFER_UNSAFE_POINTER, buffer_pointer},
   };
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) api.fn[table[i].slot] = table[i].fn;
   return &api;

@@ -25,7 +25,14 @@ typedef struct fake_array {
 typedef void (*fake_kernel)(void *ctx, const char *mlir, const fake_array *const *args, size_t nargs,
                             fake_array *const *outs, size_t nouts);
 
-typedef enum fake_kind { FAKE_BUFFERS, FAKE_EXECUTABLES, FAKE_EVENTS, FAKE_ERRORS, FAKE_CLIENTS, FAKE_KINDS } fake_kind;
+typedef enum fake_kind {
+  FAKE_BUFFERS,
+  FAKE_EXECUTABLES,
+  FAKE_EVENTS,
+  FAKE_ERRORS,
+  FAKE_CLIENTS,
+  FAKE_KINDS
+} fake_kind;
 
 const void *fake_api(void);
 /* Back to the start: no failure, no delay, no kernel, calls at 0. Live objects stay counted. */

@@ -43,10 +43,10 @@ static int run(const char *path) {
   CHECK_EQ(api->major, 0);
   CHECK(api->struct_size >= offsetof(PJRT_Api, fn[PJRT_BUFFER_UNSAFE_POINTER + 1]));
   printf("api 0.%d, table of %zu bytes\n", (int)api->minor, api->struct_size);
-#define SLOT(n, NAME, type, size)                                                                      \
-  if (n > 1) {                                                                                         \
-    long want = expected_size(api, n);                                                                 \
-    CHECK_(want <= (long)(sizeof(type) + PJRT_TAIL), #NAME ": the plugin wants %ld bytes", want);      \
+#define SLOT(n, NAME, type, size)                                                                     \
+  if (n > 1) {                                                                                        \
+    long want = expected_size(api, n);                                                                \
+    CHECK_(want <= (long)(sizeof(type) + PJRT_TAIL), #NAME ": the plugin wants %ld bytes", want);     \
     if (want != (size)) printf("note: " #NAME " is %d here, %ld in the plugin\n", (int)(size), want); \
   }
 #include "rt/pjrt.def"

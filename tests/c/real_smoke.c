@@ -12,17 +12,17 @@
 
 TEST_COUNTERS;
 
-#define ADD4                                                                                                   \
-  "module {\n  func.func public @main(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {\n"              \
+#define ADD4                                                                                      \
+  "module {\n  func.func public @main(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {\n" \
   "    %0 = stablehlo.add %a, %b : tensor<4xf32>\n    return %0 : tensor<4xf32>\n  }\n}\n"
-#define ADD4_DONATE                                                                                            \
-  "module {\n  func.func public @main(%a: tensor<4xf32> {tf.aliasing_output = 0 : i32}, %b: tensor<4xf32>) "   \
-  "-> tensor<4xf32> {\n"                                                                                       \
+#define ADD4_DONATE                                                                                          \
+  "module {\n  func.func public @main(%a: tensor<4xf32> {tf.aliasing_output = 0 : i32}, %b: tensor<4xf32>) " \
+  "-> tensor<4xf32> {\n"                                                                                     \
   "    %0 = stablehlo.add %a, %b : tensor<4xf32>\n    return %0 : tensor<4xf32>\n  }\n}\n"
 #define NOTHING "module {\n  func.func public @main(%a: tensor<4xf32>) {\n    return\n  }\n}\n"
-#define MAX4                                                                                                   \
-  "module {\n  func.func public @main(%a: tensor<4xf32>, %b: tensor<f32>) -> tensor<f32> {\n"                  \
-  "    %0 = stablehlo.reduce(%a init: %b) applies stablehlo.maximum across dimensions = [0] : "                \
+#define MAX4                                                                                    \
+  "module {\n  func.func public @main(%a: tensor<4xf32>, %b: tensor<f32>) -> tensor<f32> {\n"   \
+  "    %0 = stablehlo.reduce(%a init: %b) applies stablehlo.maximum across dimensions = [0] : " \
   "(tensor<4xf32>, tensor<f32>) -> tensor<f32>\n    return %0 : tensor<f32>\n  }\n}\n"
 
 static const int64_t four[] = {4};
@@ -176,8 +176,11 @@ static void test_events(void) {
   text t = {0}; /* a chain of dots: some ms of asynchronous work */
   text_str(&t, "module {\n  func.func public @main(%0: tensor<512x512xf32>) -> tensor<512x512xf32> {\n");
   for (int i = 0; i < 8; i++) {
-    text_printf(&t, "    %%%d = stablehlo.dot_general %%%d, %%0, contracting_dims = [1] x [0] : (tensor<512x512xf32>, "
-                    "tensor<512x512xf32>) -> tensor<512x512xf32>\n", i + 1, i);
+    text_printf(
+        &t,
+        "    %%%d = stablehlo.dot_general %%%d, %%0, contracting_dims = [1] x [0] : (tensor<512x512xf32>, "
+        "tensor<512x512xf32>) -> tensor<512x512xf32>\n",
+        i + 1, i);
   }
   text_str(&t, "    return %8 : tensor<512x512xf32>\n  }\n}\n");
   rt_exec *e = compile(t.p);
@@ -220,8 +223,11 @@ static int give_up(void) { return 1; }
 static void slow_module(text *t, int n) {
   text_str(t, "module {\n  func.func public @main(%v0: tensor<64xf32>) -> tensor<64xf32> {\n");
   for (int i = 0; i < n; i++) {
-    text_printf(t, "    %%s%d = stablehlo.sine %%v%d : tensor<64xf32>\n    %%r%d = stablehlo.reverse %%s%d, dims = [0] "
-                   ": tensor<64xf32>\n    %%v%d = stablehlo.add %%r%d, %%v%d : tensor<64xf32>\n", i, i, i, i, i + 1, i, i);
+    text_printf(
+        t,
+        "    %%s%d = stablehlo.sine %%v%d : tensor<64xf32>\n    %%r%d = stablehlo.reverse %%s%d, dims = [0] "
+        ": tensor<64xf32>\n    %%v%d = stablehlo.add %%r%d, %%v%d : tensor<64xf32>\n",
+        i, i, i, i, i + 1, i, i);
   }
   text_printf(t, "    return %%v%d : tensor<64xf32>\n  }\n}\n", n);
 }
@@ -271,7 +277,9 @@ static void bench_execute(void) {
   PJRT_Buffer *args[2] = {vec(1, 2, 3, 4, 0), vec(1, 2, 3, 4, 0)}, *out, **outs = &out;
   PJRT_Buffer *const *list = args;
   static int64_t ours[BATCHES], bare[BATCHES], freed[BATCHES];
-  struct { PJRT_LoadedExecutable *loaded; } *inside = (void *)e;
+  struct {
+    PJRT_LoadedExecutable *loaded;
+  } *inside = (void *)e;
   for (int b = 0; b < BATCHES; b++) {
     int64_t t0 = now();
     for (int i = 0; i < EACH; i++) {
@@ -293,9 +301,11 @@ static void bench_execute(void) {
   qsort(ours, BATCHES, sizeof *ours, by_size);
   qsort(bare, BATCHES, sizeof *bare, by_size);
   qsort(freed, BATCHES, sizeof *freed, by_size);
-  printf("execute + free of add f32[4]: rt %lld ns (min %lld), bare plugin %lld ns (min %lld); is_ready %lld ns\n",
-         (long long)ours[BATCHES / 2], (long long)ours[0], (long long)bare[BATCHES / 2], (long long)bare[0],
-         (long long)freed[BATCHES / 2]);
+  printf(
+      "execute + free of add f32[4]: rt %lld ns (min %lld), bare plugin %lld ns (min %lld); is_ready %lld "
+      "ns\n",
+      (long long)ours[BATCHES / 2], (long long)ours[0], (long long)bare[BATCHES / 2], (long long)bare[0],
+      (long long)freed[BATCHES / 2]);
   CHECK_OK(rt_sync(-1));
   rt_buffer_free(args[0]);
   rt_buffer_free(args[1]);

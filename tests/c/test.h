@@ -12,16 +12,16 @@
 
 extern atomic_int test_passed, test_failed;
 
-#define CHECK_(ok, ...)                                    \
-  do {                                                     \
-    if (ok) {                                              \
-      atomic_fetch_add(&test_passed, 1);                   \
-    } else {                                               \
-      atomic_fetch_add(&test_failed, 1);                   \
+#define CHECK_(ok, ...)                                       \
+  do {                                                        \
+    if (ok) {                                                 \
+      atomic_fetch_add(&test_passed, 1);                      \
+    } else {                                                  \
+      atomic_fetch_add(&test_failed, 1);                      \
       printf("%s:%d: in %s: ", __FILE__, __LINE__, __func__); \
-      printf(__VA_ARGS__);                                 \
-      printf("\n");                                        \
-    }                                                      \
+      printf(__VA_ARGS__);                                    \
+      printf("\n");                                           \
+    }                                                         \
   } while (0)
 
 #define CHECK(cond) CHECK_((cond), "%s", #cond)
@@ -33,34 +33,35 @@ extern atomic_int test_passed, test_failed;
     CHECK_(a_ == b_, "%s is %" PRIdMAX ", not %" PRIdMAX " (%s)", #a, a_, b_, #b); \
   } while (0)
 
-#define CHECK_STR(a, b)                                                            \
-  do {                                                                             \
-    const char *a_ = (a), *b_ = (b);                                               \
-    CHECK_(a_ && b_ && !strcmp(a_, b_), "%s is \"%s\", not \"%s\"", #a, a_ ? a_ : "(null)", b_ ? b_ : "(null)"); \
+#define CHECK_STR(a, b)                                                                     \
+  do {                                                                                      \
+    const char *a_ = (a), *b_ = (b);                                                        \
+    CHECK_(a_ && b_ && !strcmp(a_, b_), "%s is \"%s\", not \"%s\"", #a, a_ ? a_ : "(null)", \
+           b_ ? b_ : "(null)");                                                             \
   } while (0)
 
 /* A call that must succeed; its error is printed and freed. */
-#define CHECK_OK(call)                                                             \
-  do {                                                                             \
-    tpu_error *e_ = (call);                                                        \
-    CHECK_(!e_, "%s: %s", #call, tpu_error_message(e_));                           \
-    tpu_error_free(e_);                                                            \
+#define CHECK_OK(call)                                   \
+  do {                                                   \
+    tpu_error *e_ = (call);                              \
+    CHECK_(!e_, "%s: %s", #call, tpu_error_message(e_)); \
+    tpu_error_free(e_);                                  \
   } while (0)
 
 /* A call that must fail with these words in its text. */
-#define CHECK_ERR(call, words)                                                     \
-  do {                                                                             \
-    tpu_error *e_ = (call);                                                        \
+#define CHECK_ERR(call, words)                                                                  \
+  do {                                                                                          \
+    tpu_error *e_ = (call);                                                                     \
     CHECK_(e_ && strstr(tpu_error_message(e_), words), "%s: \"%s\" does not say \"%s\"", #call, \
-           e_ ? tpu_error_message(e_) : "(no error)", words);                      \
-    tpu_error_free(e_);                                                            \
+           e_ ? tpu_error_message(e_) : "(no error)", words);                                   \
+    tpu_error_free(e_);                                                                         \
   } while (0)
 
 /* Runs a function of tests; names it when something in it failed. */
-#define RUN(f)                                                    \
-  do {                                                            \
-    int before_ = atomic_load(&test_failed);                      \
-    f();                                                          \
+#define RUN(f)                                                           \
+  do {                                                                   \
+    int before_ = atomic_load(&test_failed);                             \
+    f();                                                                 \
     if (atomic_load(&test_failed) != before_) printf("FAILED %s\n", #f); \
   } while (0)
 

@@ -74,8 +74,9 @@ void rt_exec_free(rt_exec *e);
 
 /* Asynchronous launch on one device. `args` are borrowed and non-NULL; `outs` has room for num_outputs and
  * receives owned buffers. Inputs that the program donates are consumed unless their index is in no_donate;
- * their handles must still be freed. On error no outs are written. The launch is entered into the device's in-flight ring, so that rt_sync sees it
- * even when every output is dropped at once. Refused before the plugin is called: NULL args, wrong counts. */
+ * their handles must still be freed. On error no outs are written. The launch is entered into the device's
+ * in-flight ring, so that rt_sync sees it even when every output is dropped at once. Refused before the
+ * plugin is called: NULL args, wrong counts. */
 tpu_error *rt_execute(rt_exec *e, int device, PJRT_Buffer *const *args, size_t nargs,
                       const int64_t *no_donate, size_t n_no_donate, PJRT_Buffer **outs, size_t nouts);
 

@@ -177,7 +177,7 @@ static Val push(B *b, ir_node n) {
   return b->nodes.n - 1;
 }
 
-Val ir_add(B *b, const ir_spec *sp, int first_region, int nregions) {
+Val ir_add(B *b, const ir_spec *sp, int region, int region2) {
   if (b->err) return BAD;
   bool multi = sp->nres > 1;
   ir_node n = {.op = (uint16_t)sp->op, .dt = (int16_t)(multi ? DT_NONE : sp->dt), .nres = (uint16_t)(multi ? sp->nres : 1)};
@@ -187,8 +187,9 @@ Val ir_add(B *b, const ir_spec *sp, int first_region, int nregions) {
   n.nattr = sp->nattr;
   n.attr = sp->nattr ? arena_copy(&b->mem, sp->attr, (size_t)sp->nattr) : NULL;
   n.tag = sp->tag;
-  n.first_region = first_region;
-  n.nregions = (uint8_t)nregions;
+  n.own[0] = region;
+  n.own[1] = region2;
+  n.nregions = (uint8_t)((region > 0) + (region2 > 0));
   n.hash = sp->tag < 0 ? 0 : spec_hash(sp); /* tag < 0: never shared */
   Val v = push(b, n);
   if (n.hash) {

@@ -32,7 +32,7 @@ typedef struct ir_node {
   uint16_t nres;
   int32_t nops, nattr;
   int32_t region;       /* where it is; 0 = @main */
-  int32_t first_region; /* its own regions are first_region .. first_region + nregions - 1 */
+  int32_t own[2];       /* its own regions, the first nregions of them */
   int32_t tag, next;    /* next = hash chain */
   uint32_t hash, zero;  /* zero: bit i = the padding of generic dim i is known to be 0 */
   const Val *ops;
@@ -106,7 +106,7 @@ bool ir_bad(const B *b, Val v);                    /* error before, or v is BAD 
 const ir_node *ir_nd(const B *b, Val v);           /* of BAD: an f32 scalar */
 const shape *ir_intern(B *b, const shape *s);
 Val ir_lookup(B *b, const ir_spec *sp);            /* an equal visible node, or BAD */
-Val ir_add(B *b, const ir_spec *sp, int first_region, int nregions); /* a new node, consed from now on */
+Val ir_add(B *b, const ir_spec *sp, int region, int region2); /* a new node, consed from now on; 0: no region */
 Val ir_make(B *b, const ir_spec *sp);              /* lookup, else add; no regions */
 Val ir_op1(B *b, int op, tpu_dtype dt, const shape *s, Val x);
 Val ir_op2(B *b, int op, tpu_dtype dt, const shape *s, Val x, Val y);

@@ -83,7 +83,7 @@ static Val reduce_node(B *b, b_red kind, Val x, uint32_t axes) {
   Val v = ir_lookup(b, &sp);
   if (v >= 0 || b->err) return v;
   int region = ir_red_region(b, kind, dt, nan);
-  return ir_add(b, &sp, region, 1);
+  return ir_add(b, &sp, region, 0);
 }
 
 Val b_reduce(B *b, b_red kind, Val x, uint32_t axes, bool keepdim) {
@@ -163,7 +163,7 @@ Val b_argreduce(B *b, bool max, Val x, int axis, bool keepdim, Val *value) {
   Val o = ir_lookup(b, &sp);
   if (o < 0) {
     int region = arg_region(b, max, acc);
-    o = ir_add(b, &sp, region, 1);
+    o = ir_add(b, &sp, region, 0);
   }
   Val best = b_cast(b, ir_result(o, 2, 0), dt), index = b_cast(b, ir_result(o, 2, 1), DT_I64);
   if (value) *value = keepdim ? keep_dims(b, best, s, 1u << axis) : best;

@@ -101,7 +101,7 @@ static void print_generic(printer *p, Val v, const ir_node *n) {
   }
   for (int i = 0; i < n->nregions; i++) {
     text_str(t, i ? ", " : " (");
-    print_region(p, n->first_region + i);
+    print_region(p, n->own[i]);
   }
   if (n->nregions) text_add(t, ")", 1);
   text_add(t, " : (", 4);
@@ -173,7 +173,7 @@ static void mark(printer *p) {
     const ir_node *n = &b->nodes.p[i];
     for (int k = 0; k < n->nops; k++) p->name[n->ops[k]] = 0;
     for (int r = 0; r < n->nregions; r++) {
-      const ir_region *g = &b->regions.p[n->first_region + r];
+      const ir_region *g = &b->regions.p[n->own[r]];
       for (int k = 0; k < g->nres; k++) p->name[g->res[k]] = 0;
     }
   }

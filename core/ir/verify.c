@@ -39,7 +39,7 @@ static tpu_error *check_elementwise(const B *b, Val v, const ir_node *n) {
 
 static tpu_error *check_regions(const B *b, Val v, const ir_node *n) {
   for (int r = 0; r < n->nregions; r++) {
-    int id = n->first_region + r;
+    int id = n->own[r];
     if (id <= 0 || id >= b->regions.n) return tpu_err(TPU_INTERNAL, "node %d: no region %d", v, id);
     const ir_region *g = &b->regions.p[id];
     if (g->parent != n->region) return tpu_err(TPU_INTERNAL, "node %d: its region is somewhere else", v);

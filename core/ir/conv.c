@@ -1,0 +1,79 @@
+/* Convolution: the plain stablehlo.convolution, and the lowerings that avoid the slow spots of the CPU plugin. */
+#include "ir/graph.h"
+
+/* Everything of b_conv with its defaults filled in, and the sizes that follow. */
+typedef struct conv {
+  b_conv c;
+  int n; /* spatial dims */
+  shape xs, ws, out;
+} conv;
+
+static int64_t or_1(int64_t v) { return v > 0 ? v : 1; }
+
+static bool conv_sizes(B *b, conv *v) {
+  b_conv *c = &v->c;
+  c->feature_groups = or_1(c->feature_groups);
+  c->batch_groups = or_1(c->batch_groups);
+  if (c->spatial < 1 || c->spatial > 3 || v->xs.rank != c->spatial + 2 || v->ws.rank != c->spatial + 2) {
+    b_fail(b, TPU_RUNTIME, "convolution over %d dims of input of rank %d and weight of rank %d", c->spatial, v->xs.rank, v->ws.rank);
+    return false;
+  }
+  for (int i = 0; i < v->ws.rank; i++)
+    if (v->ws.d[i].sym || (i && v->xs.d[i].sym)) b_fail(b, TPU_NOT_IMPLEMENTED, "convolution over a generic dim");
+  if (v->xs.d[0].sym && c->batch_groups > 1) b_fail(b, TPU_NOT_IMPLEMENTED, "convolution over a generic dim");
+  int64_t in = v->xs.d[1].n, o = v->ws.d[0].n;
+  if (in != v->ws.d[1].n * c->feature_groups || o % c->feature_groups || v->xs.d[0].n % c->batch_groups || o % c->batch_groups)
+    b_fail(b, TPU_RUNTIME, "Given groups=%lld, weight of size [%lld, %lld, ...], expected input to have %lld channels, but got %lld channels instead",
+           (long long)c->feature_groups, (long long)o, (long long)v->ws.d[1].n, (long long)(v->ws.d[1].n * c->feature_groups), (long long)in);
+  v->out = v->xs;
+  v->out.d[0].n /= c->batch_groups;
+  v->out.d[1].n = o;
+  for (int i = 0; i < c->spatial; i++) {
+    c->stride[i] = or_1(c->stride[i]);
+    c->lhs_dilation[i] = or_1(c->lhs_dilation[i]);
+    c->rhs_dilation[i] = or_1(c->rhs_dilation[i]);
+    int64_t n = v->xs.d[2 + i].n, k = v->ws.d[2 + i].n;
+    int64_t base = (n ? (n - 1) * c->lhs_dilation[i] + 1 : 0) + c->lo[i] + c->hi[i], span = k ? (k - 1) * c->rhs_dilation[i] + 1 : 0;
+    v->out.d[2 + i].n = base < span ? 0 : (base - span) / c->stride[i] + 1;
+  }
+  return b_ok(b);
+}
+
+static void conv_attr(B *b, text *t, const conv *v, tpu_dtype dt) {
+  static const char *const words[] = {"DEFAULT", "HIGH", "HIGHEST"};
+  static const char *const spatial[] = {"0", "0, 1", "0, 1, 2"};
+  const b_conv *c = &v->c;
+  const char *s = spatial[c->spatial - 1];
+  text_printf(t, "batch_group_count = %lld : i64, dimension_numbers = #stablehlo.conv<[b, f, %s]x[o, i, %s]->[b, f, %s]>, feature_group_count = %lld : i64",
+              (long long)c->batch_groups, s, s, s, (long long)c->feature_groups);
+  ir_attr_i64s(t, "lhs_dilation", c->lhs_dilation, c->spatial);
+  text_str(t, ", padding = dense<[");
+  for (int i = 0; i < c->spatial; i++) text_printf(t, "%s[%lld, %lld]", i ? ", " : "", (long long)c->lo[i], (long long)c->hi[i]);
+  text_printf(t, "]> : tensor<%dx2xi64>", c->spatial);
+  if (b->precision > 0 && (dt == DT_F32 || dt == DT_C64))
+    text_printf(t, ", precision_config = [#stablehlo<precision %s>, #stablehlo<precision %s>]", words[b->precision], words[b->precision]);
+  ir_attr_i64s(t, "rhs_dilation", c->rhs_dilation, c->spatial);
+  text_str(t, ", window_reversal = array<i1: ");
+  for (int i = 0; i < c->spatial; i++) text_printf(t, "%s%s", i ? ", " : "", c->flip ? "true" : "false");
+  text_str(t, ">");
+  ir_attr_i64s(t, "window_strides", c->stride, c->spatial);
+}
+
+static Val plain_conv(B *b, Val x, Val w, const conv *v, tpu_dtype acc) {
+  text *t = ir_attr(b);
+  conv_attr(b, t, v, b_dtype(b, x));
+  return ir_opn(b, IR_CONV, acc, &v->out, (Val[]){x, w}, 2, t);
+}
+
+Val b_convolution(B *b, Val x, Val w, const b_conv *c) {
+  if (!ir_promote(b, &x, &w)) return BAD;
+  tpu_dtype dt = b_dtype(b, x), acc = dt_acc(dt);
+  conv v = {.c = *c, .n = c->spatial, .xs = *b_shape(b, x), .ws = *b_shape(b, w)};
+  if (!conv_sizes(b, &v)) return BAD;
+  if (!ir_numel_phys(&v.out) || !ir_numel_phys(&v.xs) || !ir_numel_phys(&v.ws)) return b_zeros(b, dt, &v.out);
+  if (!b->plain || !dt_is_low(dt)) {
+    x = b_cast(b, x, acc);
+    w = b_cast(b, w, acc);
+  }
+  return b_cast(b, plain_conv(b, x, w, &v, acc), dt);
+}

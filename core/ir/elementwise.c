@@ -26,7 +26,10 @@ static Val unary_special(B *b, int op, Val x, tpu_dtype dt, bool *done) {
   *done = true;
   switch (op) {
   case OP_ABS: if (up) return x; break;
-  case OP_SIGN: if (up) return b_cast(b, b_cast(b, x, DT_BOOL), dt); break;
+  case OP_SIGN:
+    if (up) return b_cast(b, b_cast(b, x, DT_BOOL), dt);
+    if (dt_is_float(dt)) return b_sub(b, b_cast(b, b_gt(b, x, b_like(b, x, 0)), dt), b_cast(b, b_lt(b, x, b_like(b, x, 0)), dt));
+    break;
   case OP_FLOOR: case OP_CEIL: case OP_ROUND: if (whole) return x; break;
   case OP_REAL: case OP_CONJ: if (real) return x; break;
   case OP_IMAG: if (real) return with_type_of(b, x, 0); break;

@@ -18,6 +18,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* the Python module calls these across a shared library */
 
 /* --- devices ------------------------------------------------------------------------------------------------------ */
 /* Finds and loads the plugin, makes the client. Idempotent. What every dispatch does by itself on first use. */
@@ -204,6 +205,7 @@ void tpu_shutdown(void);
 tpu_error *tpu_debug_mark_generic(const tpu_tensor *t, int dim, int64_t rung, double fill); /* re-home t's value with dim padded to rung, padding = fill */
 void tpu_debug_disable_masks(bool off);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

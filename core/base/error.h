@@ -18,6 +18,11 @@ typedef enum tpu_code {
 
 typedef struct tpu_error tpu_error;
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default) /* part of tpu.h */
+
 #define TPU_PRINTF(f, a) __attribute__((format(printf, f, a)))
 
 /* A new error; the text is formatted at once. Never NULL. */
@@ -41,5 +46,10 @@ void *tpu_xmalloc(size_t n);
 void *tpu_xcalloc(size_t n, size_t size);
 void *tpu_xrealloc(void *p, size_t n);
 char *tpu_xstrdup(const char *s);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -1,0 +1,332 @@
+// torch_tpu glue: all that PyTorch's C++ extension points need, and nothing that C can do.
+//
+// runtime.h  the device without ops: errors, allocators, guard, streams, events, generator, hooks
+// call.h     arguments to plain C values and back: the boxed kernel and the typed ones
+// ops.h      structural ops typed by hand: empty, views, copies, resize, set
+// autocast.h the autocast policies
+// here       the CPU fallback and tpu_glue_init, which registers everything explicitly (no static registration)
+#include <ATen/native/CPUFallback.h>
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/SDPBackend.h>
+#include <ATen/core/CachingHostAllocator.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <ATen/native/DispatchStub.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "glue.h"
+#include "tpu.h"
+
+#include "runtime.h"
+#include "call.h"
+#include "ops.h"
+#include "autocast.h"
+
+namespace tpu {
+
+// --- CPU fallback ------------------------------------------------------------------------------------------------------
+
+std::atomic<int> policy{TPU_FALLBACK_WARN};
+
+std::string dtypes_of(const Stack &stack, size_t nargs)
+{
+  std::string text;
+  auto add = [&](const Tensor &t) {
+    if (t.defined()) text += (text.empty() ? "" : ", ") + std::string(c10::toString(t.scalar_type()));
+  };
+  for (size_t i = stack.size() - nargs; i < stack.size(); i++) {
+    if (stack[i].isTensor()) add(stack[i].toTensor());
+    else if (stack[i].isTensorList())
+      for (const IValue &x : stack[i].toListRef()) add(x.toTensor());
+  }
+  return text;
+}
+
+// Runs one op on the CPU: counted, warned about once per op, an error where the policy or the op says so.
+void fallback(const OperatorHandle &op, Stack *stack, const char *why)
+{
+  const std::string name = c10::toString(op.operator_name());
+  const size_t nargs = op.schema().arguments().size();
+  if (policy == TPU_FALLBACK_ERROR)
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "The operator '", name, "' is not implemented for TPU", why ? std::string(": ") + why : "",
+                                ". (dtypes: ", dtypes_of(*stack, nargs), "; TORCH_TPU_FALLBACK=error is set: warn or silent runs it on "
+                                "the CPU)");
+  for (size_t i = stack->size() - nargs; i < stack->size(); i++)
+    TORCH_CHECK_NOT_IMPLEMENTED(!(*stack)[i].isGenerator() || (*stack)[i].toGenerator().device().is_cpu(), "The operator '", name,
+                                "' is not implemented for TPU, and a tpu generator cannot draw on the CPU. (dtypes: ",
+                                dtypes_of(*stack, nargs), ") Draw with a CPU generator and move the result.");
+  tpu_fallback_count(name.c_str(), why ? why : "no kernel");
+  if (policy == TPU_FALLBACK_WARN) {
+    static auto *seen = new std::set<std::string>;
+    static std::mutex lock;
+    bool first;
+    {
+      std::lock_guard<std::mutex> hold(lock);
+      first = seen->insert(name).second;
+    }
+    if (first)
+      TORCH_WARN("The operator '", name, "' runs on the CPU (", why ? why : "it has no tpu kernel",
+                 "), which copies its tensors both ways. torch.tpu.fallback_report() counts such calls; TORCH_TPU_FALLBACK="
+                 "error|silent changes what happens. This is said once per operator.");
+  }
+  at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
+}
+
+void fallback_boxed(const OperatorHandle &op, Stack *stack) { fallback(op, stack, nullptr); }
+
+// --- kinds of arguments, read off a schema --------------------------------------------------------------------------------
+
+char kind_of(const c10::Argument &arg)
+{
+  using K = c10::TypeKind;
+  c10::TypePtr t = arg.real_type();
+  bool optional = false;
+  if (t->kind() == K::OptionalType) {
+    optional = true;
+    t = t->castRaw<c10::OptionalType>()->getElementType();
+  }
+  auto pick = [&](char plain, char maybe) { return optional ? maybe : plain; };
+  switch (t->kind()) {
+    case K::TensorType: return optional ? 't' : arg.alias_info() && arg.alias_info()->isWrite() ? 'W' : 'T';
+    case K::NumberType: return pick('S', 's');
+    case K::IntType: case K::SymIntType: return pick('i', 'j');
+    case K::BoolType: return pick('b', 'B');
+    case K::FloatType: return pick('d', 'e');
+    case K::StringType: return pick('c', 'C');
+    case K::ScalarTypeType: return pick('Y', 'y');
+    case K::LayoutType: return 'l';
+    case K::MemoryFormatType: return 'm';
+    case K::DeviceObjType: return 'v';
+    case K::GeneratorType: return 'g';
+    case K::ListType: break;
+    default: return '?';
+  }
+  const c10::TypePtr item = t->castRaw<c10::ListType>()->getElementType();
+  switch (item->kind()) {
+    case K::TensorType: return 'L';
+    case K::OptionalType: return 'O';
+    case K::NumberType: return 'P';
+    case K::IntType: case K::SymIntType: return pick('I', 'J');
+    case K::FloatType: return 'D';
+    case K::BoolType: return 'A';
+    default: return '?';
+  }
+}
+
+std::string kinds_of(const std::vector<c10::Argument> &args)
+{
+  std::string s;
+  for (const auto &a : args) s += kind_of(a);
+  return s;
+}
+
+bool is_written(const c10::Argument &a) { return a.alias_info() && a.alias_info()->isWrite(); }
+
+std::string plain(std::string kinds) // as if nothing were written
+{
+  std::replace(kinds.begin(), kinds.end(), 'W', 'T');
+  return kinds;
+}
+
+// --- registration -----------------------------------------------------------------------------------------------------------
+
+struct Registry {
+  torch::Library *aten = nullptr;
+  std::multimap<std::string, c10::OperatorName> overloads; // by base name
+  std::set<std::string> done;
+  std::vector<std::string> missing;
+  std::map<std::string, std::string> refused;
+  int registered = 0, typed = 0;
+};
+Registry reg;
+
+std::string name_of(const c10::OperatorName &n)
+{
+  return n.name.substr(6) + (n.overload_name.empty() ? "" : "." + n.overload_name);
+}
+
+Entry *entry_for(const tpu_row *row, const OperatorHandle &op)
+{
+  const auto &schema = op.schema();
+  const auto &args = schema.arguments();
+  auto *e = new Entry{row, TPU_FUNCTIONAL, op, kinds_of(args), "", int(args.size()), -1, tpu_row_is_random(row), false};
+  e->moves_indices = schema.name().find("::index") != std::string::npos || schema.name().find("::_index") != std::string::npos ||
+                     schema.name().find("_unsafe_index") != std::string::npos;
+  for (const auto &a : args)
+    if (a.is_out()) e->nargs--, e->variant = TPU_OUT;
+  bool returns_written = false;
+  for (const auto &r : schema.returns()) {
+    const char k = kind_of(r);
+    e->returns += is_written(r) ? 'W' : k == 'W' ? 'T' : k;
+    returns_written |= is_written(r);
+  }
+  const bool writes = std::any_of(args.begin(), args.end(), is_written);
+  if (e->variant != TPU_OUT && writes && (returns_written || schema.returns().empty())) e->variant = TPU_INPLACE;
+  return e;
+}
+
+// Why an op may not have a kernel of ours, or NULL.
+const char *refusal(const OperatorHandle &op, const Entry &e)
+{
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd))
+    return "composite: a kernel would take its autograd away";
+  for (const auto &r : op.schema().returns())
+    if (r.alias_info() && !r.alias_info()->isWrite()) return "a view";
+  if (e.kinds.find('?') != std::string::npos) return "an argument type that calls do not have";
+  return nullptr;
+}
+
+void register_entry(Entry *e)
+{
+  const std::string name = name_of(e->op.operator_name());
+  reg.done.insert(name);
+  const auto &map = families();
+  const auto it = e->variant == TPU_OUT ? map.end() : map.find(e->kinds + ">" + e->returns);
+  // The one ITensorListRef family is for the structured cat; other lists are TensorLists.
+  if (it != map.end() && (e->kinds[0] != 'L' || name == "cat")) {
+    try {
+      reg.aten->impl(name.c_str(), it->second(e));
+      reg.registered++, reg.typed++;
+      return;
+    } catch (const std::exception &) {
+      // C++ types that differ behind equal letters: boxed
+    }
+  }
+  reg.aten->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Boxed>(e)));
+  reg.registered++;
+}
+
+// The in-place and out= forms of a functional row: same base name, same arguments up to the written ones.
+void derive(const Entry &f)
+{
+  const std::string base = f.op.schema().name().substr(6), want = plain(f.kinds);
+  const size_t options = want.find("ylvB");
+  const std::string without = options == std::string::npos ? want : want.substr(0, options) + want.substr(options + 4);
+  for (const std::string &b : {base, base + "_"}) {
+    const auto range = reg.overloads.equal_range(b);
+    for (auto it = range.first; it != range.second; ++it) {
+      if (reg.done.count(name_of(it->second))) continue;
+      const auto op = c10::Dispatcher::singleton().findSchema(it->second);
+      if (!op) continue;
+      Entry *e = entry_for(f.row, *op);
+      const std::string have = plain(e->kinds.substr(0, size_t(e->nargs)));
+      const bool padded = have != want && e->variant == TPU_OUT && have == without;
+      if (e->variant == TPU_FUNCTIONAL || (have != want && !padded) || refusal(*op, *e)) {
+        delete e;
+        continue;
+      }
+      if (padded) e->pad = int(options);
+      register_entry(e);
+    }
+  }
+}
+
+void register_rows()
+{
+  auto &dispatcher = c10::Dispatcher::singleton();
+  for (const auto &n : dispatcher.getAllOpNames())
+    if (n.name.compare(0, 6, "aten::") == 0) reg.overloads.emplace(n.name.substr(6), n);
+  std::vector<Entry *> functional;
+  for (int i = 0; i < tpu_num_rows(); i++) {
+    const tpu_row *row = tpu_row_at(i);
+    if (tpu_row_is_internal(row)) continue;
+    const std::string name = tpu_row_name(row);
+    const size_t dot = name.find('.');
+    const auto op = dispatcher.findSchema({"aten::" + name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+    if (!op) {
+      reg.missing.push_back(name);
+      continue;
+    }
+    Entry *e = entry_for(row, *op);
+    const char *why = reg.done.count(name) ? "typed by hand, or listed twice" : refusal(*op, *e);
+    if (why) {
+      reg.refused[name] = why;
+      delete e;
+      continue;
+    }
+    register_entry(e);
+    if (e->variant == TPU_FUNCTIONAL) functional.push_back(e);
+  }
+  for (const Entry *e : functional) derive(*e);
+}
+
+// --- attention ------------------------------------------------------------------------------------------------------------
+
+int64_t attention_choice(const Tensor &q, const Tensor &k, const Tensor &v, const std::optional<Tensor> &mask, double, bool causal,
+                         std::optional<double>, bool gqa)
+{
+  static const bool have = reg.done.count("_scaled_dot_product_fused_attention_overrideable") != 0;
+  const bool good = have && q.dim() == 4 && k.dim() == 4 && v.dim() == 4 && !gqa && at::isFloatingType(q.scalar_type()) &&
+                    !(mask && mask->defined() && (causal || mask->requires_grad()));
+  return int64_t(good ? at::SDPBackend::overrideable : at::SDPBackend::math);
+}
+
+void register_attention()
+{
+  at::native::_fused_sdp_choice_stub.set_privateuse1_dispatch_ptr(&attention_choice);
+  reg.aten->impl("_fused_sdp_choice", &attention_choice);
+}
+
+void init()
+{
+  c10::SetAllocator(kTpu, allocator());
+  at::setHostAllocator(kTpu, pinned_allocator());
+  c10::impl::registerDeviceGuard(kTpu, new Guard);
+  at::RegisterPrivateUse1HooksInterface(new Hooks);
+  tpu_resize_out = &resize_out;
+  auto library = [](const char *ns, c10::DispatchKey key, const char *file) {
+    return new torch::Library(torch::Library::IMPL, ns, key, file, 0);
+  };
+  reg.aten = library("aten", c10::DispatchKey::PrivateUse1, __FILE__);
+  register_structural(reg.aten, reg.done);
+  register_rows();
+  register_attention();
+  auto *all = new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, 0);
+  all->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback_boxed>());
+  register_autocast();
+}
+
+} // namespace tpu
+
+extern "C" const char *tpu_glue_init(void)
+{
+  static std::mutex lock;
+  static bool ready = false;
+  static auto *failure = new std::string;
+  std::lock_guard<std::mutex> hold(lock);
+  if (ready || !failure->empty()) return ready ? nullptr : failure->c_str();
+  try {
+    if (const char *p = std::getenv("TORCH_TPU_FALLBACK")) {
+      const std::string_view v = p;
+      tpu::policy = v == "error" ? TPU_FALLBACK_ERROR : v == "silent" ? TPU_FALLBACK_SILENT : TPU_FALLBACK_WARN;
+    }
+    tpu::init();
+    ready = true;
+    return nullptr;
+  } catch (const std::exception &e) {
+    *failure = std::string("registration with PyTorch failed: ") + e.what();
+    return failure->c_str();
+  }
+}
+
+extern "C" void tpu_glue_set_fallback(int p) { tpu::policy = p; }
+extern "C" int tpu_glue_get_fallback(void) { return tpu::policy; }
+
+extern "C" char *tpu_glue_report(void)
+{
+  const auto &r = tpu::reg;
+  std::string s = "{\"registered\": " + std::to_string(r.registered) + ", \"typed\": " + std::to_string(r.typed) +
+                  ", \"rows\": " + std::to_string(tpu_num_rows()) + ", \"missing\": [";
+  const char *sep = "";
+  for (const auto &name : r.missing) s += sep + ("\"" + name + "\""), sep = ", ";
+  s += "], \"refused\": {", sep = "";
+  for (const auto &[name, why] : r.refused) s += sep + ("\"" + name + "\": \"" + why + "\""), sep = ", ";
+  return tpu_xstrdup((s + "}}").c_str());
+}

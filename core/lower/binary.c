@@ -198,6 +198,8 @@ const tpu_row rows_binary[] = {
     {"special_zeta", binary, M_ZETA, R},
     {"special_zeta.self_scalar", binary, M_ZETA, R},
     {"special_zeta.other_scalar", binary, M_ZETA, R},
+    {"igamma", binary, M_IGAMMA, FLOATS},
+    {"igammac", binary, M_IGAMMAC, FLOATS},
     {"heaviside", binary, M_HEAVISIDE, N},
     {"gcd", binary, M_GCD, I | M_NO_BOOL},
     {"lcm", binary, M_LCM, I | M_NO_BOOL},

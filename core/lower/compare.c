@@ -14,19 +14,6 @@ static void logical(L *l) { /* datum: OP_AND, OP_OR, OP_XOR */
   ret(l, b_binary(l_b(l), l_datum(l), l_tensor_as(l, 0, DT_BOOL), l_tensor_as(l, 1, DT_BOOL)));
 }
 
-/* isin(elements, test_elements, assume_unique, invert): every element against every test element; the plugin fuses compare and reduce. */
-static void isin(L *l) {
-  B *b = l_b(l);
-  tpu_dtype dt = m_dtype(l, l_result_type2(l, 0, 1), M_NO_COMPLEX);
-  Val x = l_tensor_as(l, 0, dt), test = l_tensor_as(l, 1, dt);
-  int rank = b_rank(b, x);
-  int64_t n = b_numel_static(b, test);
-  if (n * b_numel_static(b, x) > (int64_t)1 << 28) l_decline(l, "isin of large operands");
-  Val hit = b_eq(b, b_unsqueeze(b, x, rank), b_reshape_to(b, test, 1, &n));
-  hit = b_reduce(b, RED_OR, hit, 1u << rank, false);
-  ret(l, l_bool(l, 3) ? b_not(b, hit) : hit);
-}
-
 /* --- selection -------------------------------------------------------------------------------------------------------- */
 
 static void where(L *l) {
@@ -82,9 +69,6 @@ const tpu_row rows_compare[] = {
     {"logical_and", logical, OP_AND, P},
     {"logical_or", logical, OP_OR, P},
     {"logical_xor", logical, OP_XOR, P},
-    {"isin.Tensor_Tensor", isin, 0, ROW_NONE},
-    {"isin.Tensor_Scalar", isin, 0, ROW_NONE},
-    {"isin.Scalar_Tensor", isin, 0, ROW_NONE},
     {"where.self", where, 0, P},
     {"masked_fill.Scalar", masked_fill, 0, P},
     {"masked_fill.Tensor", masked_fill, 0, P},

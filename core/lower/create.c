@@ -32,7 +32,7 @@ static void full(L *l) { /* zeros, ones, full; *_like; new_* */
   tpu_dtype dt = l_dtype(l, dtype);
   if (dt == DT_NONE) dt = like ? b_dtype(b, l_tensor(l, 0)) : dtype_or(l, dtype, constant ? DT_F64 : l_scalar_dtype(l, next));
   shape s = d & IS_LIKE ? *b_shape(b, l_tensor(l, 0)) : size_arg(l, size);
-  ret(l, b_full(b, &s, constant ? b_const(b, dt, d & ONE) : l_scalar(l, next, dt)));
+  ret(l, b_full(b, &s, constant ? b_const(b, dt, d & ONE ? 1 : 0) : l_scalar(l, next, dt)));
 }
 
 static void scalar_tensor(L *l) {

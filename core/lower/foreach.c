@@ -19,9 +19,11 @@ static int length(L *l, int nlists) {
   return b_ok(l_b(l)) ? n : 0;
 }
 
-static void check_scalars(L *l, int i, source from, int n) {
+/* n, or 0 after an error when a list of numbers at argument i is not as long. */
+static int with_scalars(L *l, int i, source from, int n) {
   if (from == SCALARS && l_len(l, i) != n)
     l_fail(l, TPU_RUNTIME, "Tensor list must have same number of elements as scalar list.");
+  return b_ok(l_b(l)) ? n : 0;
 }
 
 static promo_operand type_of(L *l, int i, int k, source from) {
@@ -56,8 +58,7 @@ static void binary(L *l) {
   int code = code_of(l);
   source from = source_of(l);
   bool scaled = (l_flags(l) & M_FREE) && !l_scalar_is(l, 2, 1);
-  int n = length(l, from == LIST ? 2 : 1);
-  check_scalars(l, 1, from, n);
+  int n = with_scalars(l, 1, from, length(l, from == LIST ? 2 : 1));
   for (int k = 0; k < n; k++) {
     tpu_dtype dt = m_dtype(l, common(l, 1, k, from), l_flags(l));
     Val x = value_of(l, 0, k, LIST, dt), y = value_of(l, 1, k, from, dt);
@@ -67,8 +68,7 @@ static void binary(L *l) {
 
 static void power(L *l) {
   source from = source_of(l);
-  int n = length(l, from == LIST ? 2 : 1);
-  check_scalars(l, 1, from, n);
+  int n = with_scalars(l, 1, from, length(l, from == LIST ? 2 : 1));
   for (int k = 0; k < n; k++) {
     tpu_dtype dt = m_dtype(l, common(l, 1, k, from), M_NO_BOOL);
     ret(l, m_pow(l, l_item(l, 0, k), from == SCALAR ? BAD : value_of(l, 1, k, from, dt), dt, from == SCALAR ? 1 : -1));
@@ -86,8 +86,7 @@ static void power_of_number(L *l) { /* Scalar self, Tensor[] exponent */
 static void lerp(L *l) { /* self, tensors1, weight */
   B *b = l_b(l);
   source from = source_of(l);
-  int n = length(l, from == LIST ? 3 : 2);
-  check_scalars(l, 2, from, n);
+  int n = with_scalars(l, 2, from, length(l, from == LIST ? 3 : 2));
   for (int k = 0; k < n; k++) {
     Val x = l_item(l, 0, k), y = l_item(l, 1, k);
     tpu_dtype dt = m_dtype(l, b_dtype(b, x), M_NO_INT);
@@ -99,8 +98,7 @@ static void lerp(L *l) { /* self, tensors1, weight */
 static void addc(L *l) {
   B *b = l_b(l);
   source from = source_of(l);
-  int n = length(l, 3);
-  check_scalars(l, 3, from, n);
+  int n = with_scalars(l, 3, from, length(l, 3));
   if (from == TENSOR && (b_rank(b, l_tensor(l, 3)) != 1 || b_dim_static(b, l_tensor(l, 3), 0) != n))
     l_fail(l, TPU_RUNTIME, "Expected packed scalar tensor to be of dimension 1 and length %d", n);
   for (int k = 0; k < n && b_ok(b); k++) {

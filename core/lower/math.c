@@ -152,7 +152,10 @@ static Val not_nan(B *b, int op, Val x, Val y) { /* fmax, fmin */
 
 /* log(e^x + e^y): max + log1p(e^-|x - y|); equal infinities are themselves. */
 static Val logaddexp(B *b, Val x, Val y, double base) {
-  if (dt_is_complex(b_dtype(b, x))) return b_log(b, b_add(b, b_exp(b, x), b_exp(b, y)));
+  if (dt_is_complex(b_dtype(b, x))) {
+    Val less = b_lt(b, b_real(b, x), b_real(b, y)), hi = b_select(b, less, y, x), lo = b_select(b, less, x, y);
+    return b_add(b, hi, b_log1p(b, b_exp(b, b_sub(b, lo, hi))));
+  }
   Val m = b_maximum(b, x, y), d = b_neg(b, b_abs(b, b_sub(b, x, y)));
   Val t = base == 2 ? b_div(b, b_log1p(b, exp2_(b, d)), m_k(b, x, M_LN2)) : b_log1p(b, b_exp(b, d));
   return b_select(b, b_and(b, b_isinf(b, x), b_eq(b, x, y)), x, b_add(b, m, t));
@@ -220,7 +223,8 @@ static Val compose2(B *b, int code, Val x, Val y) {
   case M_LSHIFT: return shift(b, true, x, y);
   case M_RSHIFT: return shift(b, false, x, y);
   case M_NEXTAFTER: return b_next_after(b, x, y);
-  case M_ZETA: return b_zeta(b, x, y);
+  case M_ZETA: return m_zeta(b, x, y);
+  case M_IGAMMA: case M_IGAMMAC: return m_igamma(b, code == M_IGAMMAC, x, y);
   case M_LDEXP: return b_mul(b, x, exp2_(b, y));
   case M_RSUB: return b_sub(b, y, x);
   default: return m_polynomial(b, code, x, y);

@@ -17,7 +17,7 @@ enum {
   M_BESSEL_J0, M_BESSEL_J1, M_BESSEL_Y0, M_BESSEL_Y1, M_K0, M_K1, M_K0E, M_K1E, M_SPHERICAL_J0,
   M_UNARY_END,
   M_POW, M_DIV_TRUNC, M_DIV_FLOOR, M_REMAINDER, M_HYPOT, M_COPYSIGN, M_FMAX, M_FMIN, M_LOGADDEXP, M_LOGADDEXP2,
-  M_XLOGY, M_XLOG1PY, M_HEAVISIDE, M_GCD, M_LCM, M_LSHIFT, M_RSHIFT, M_NEXTAFTER, M_ZETA, M_LDEXP, M_RSUB,
+  M_XLOGY, M_XLOG1PY, M_HEAVISIDE, M_GCD, M_LCM, M_LSHIFT, M_RSHIFT, M_NEXTAFTER, M_ZETA, M_LDEXP, M_RSUB, M_IGAMMA, M_IGAMMAC,
   M_CHEBYSHEV_T, M_CHEBYSHEV_U, M_CHEBYSHEV_V, M_CHEBYSHEV_W, M_HERMITE_H, M_HERMITE_HE, M_LAGUERRE_L, M_LEGENDRE_P,
   M_SHIFTED_T, M_SHIFTED_U, M_SHIFTED_V, M_SHIFTED_W
 };
@@ -41,6 +41,10 @@ enum { ROW_POINTWISE = ROW_PASS | ROW_ELEMENTWISE };
 Val m_unary(B *b, int code, Val x);
 Val m_special(B *b, int code, Val x); /* the part of m_unary in special.c */
 Val m_binary(B *b, int code, Val x, Val y);
+/* gamma.c: Hurwitz zeta, psi and its derivatives, the regularised incomplete gamma functions. */
+Val m_zeta(B *b, Val x, Val q);
+Val m_polygamma(B *b, int64_t n, Val x);
+Val m_igamma(B *b, bool upper, Val a, Val x);
 Val m_polynomial(B *b, int code, Val x, Val n); /* the part of m_binary in polynomial.c */
 
 /* The dtype in which an op with these flags computes on operands of common dtype dt; a sticky error in PyTorch's words when it does not

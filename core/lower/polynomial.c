@@ -51,7 +51,7 @@ Val m_polynomial(B *b, int code, Val x, Val n) {
   }
   const recurrence *r = &kinds[kind];
   shape s = b_broadcast_shape(b, x, n);
-  n = b_floor(b, b_broadcast_to(b, n, &s));
+  n = m_unary(b, M_TRUNC, b_broadcast_to(b, n, &s));
   x = b_broadcast_to(b, x, &s);
   if (shifted) x = b_sub(b, b_mul(b, x, m_k(b, x, 2)), m_k(b, x, 1));
   Val one = b_broadcast_to(b, m_k(b, x, 1), &s), first = line(b, x, r->s, r->t), v[3] = {m_k(b, x, 1), one, first};

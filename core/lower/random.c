@@ -130,11 +130,12 @@ static void fill_random(L *l) { /* self, p[, q], generator; datum: the family */
   const shape s = *b_shape(b, self);
   check_params(l, p, q);
   if (l_datum(l) == GEOMETRIC) m_dtype(l, dt, M_NO_COMPLEX | M_NO_BOOL);
-  else m_dtype(l, dt, l_datum(l) == NORMAL ? M_NO_INT : M_NO_INT | M_NO_COMPLEX);
-  if (dt_is_complex(dt)) { /* each part has half the variance */
-    Val re = gauss(l, &s, real), im = gauss(l, &s, real);
-    Val v = b_complex(b, b_mul(b, re, m_k(b, re, q * M_SQRT1_2)), b_mul(b, im, m_k(b, im, q * M_SQRT1_2)));
-    ret(l, b_add(b, v, m_k(b, v, p)));
+  else m_dtype(l, dt, l_datum(l) <= NORMAL ? M_NO_INT : M_NO_INT | M_NO_COMPLEX);
+  if (dt_is_complex(dt)) { /* normal: each part has half the variance; uniform: both parts are */
+    bool normal = l_datum(l) == NORMAL;
+    Val re = sample(l, &s, real, normal ? 0 : p, normal ? q * M_SQRT1_2 : q), im = sample(l, &s, real, normal ? 0 : p, normal ? q * M_SQRT1_2 : q);
+    Val v = b_complex(b, re, im);
+    ret(l, normal && p != 0 ? b_add(b, v, m_k(b, v, p)) : v);
     return;
   }
   ret(l, b_cast(b, sample(l, &s, dt_is_integral(dt) ? DT_F64 : dt, p, q), dt));
@@ -262,7 +263,7 @@ static void dropout(L *l) { /* input, p, train? -> output, mask */
 
 static void dropout_backward(L *l) { /* grad, mask, scale */
   B *b = l_b(l);
-  Val g = l_tensor(l, 0), w = m_wide(b, g);
+  Val g = l_to_float(l, 0), w = m_wide(b, g);
   w = b_mul(b, b_mul(b, w, b_cast(b, l_tensor(l, 1), b_dtype(b, w))), m_k(b, w, l_double(l, 2)));
   ret(l, b_cast(b, w, b_dtype(b, g)));
 }

@@ -131,13 +131,7 @@ static Val ndtri(B *b, Val p) {
   return b_select(b, inside, x, m_k(b, p, NAN));
 }
 
-/* --- gamma and the rest ------------------------------------------------------------------------------------------------- */
-
-static Val digamma(B *b, Val x) { /* the poles as in C: psi(+-0) = -+inf, psi(-n) = NaN */
-  Val zero = b_eq(b, x, m_k(b, x, 0)), pole = m_binary(b, M_COPYSIGN, m_k(b, x, INFINITY), b_neg(b, x));
-  Val whole = b_and(b, b_lt(b, x, m_k(b, x, 0)), b_eq(b, x, b_floor(b, x)));
-  return b_select(b, zero, pole, b_select(b, whole, m_k(b, x, NAN), b_digamma(b, x)));
-}
+/* --- the rest ---------------------------------------------------------------------------------------------------- */
 
 static Val entr(B *b, Val x) {
   Val zero = m_k(b, x, 0), v = b_neg(b, b_mul(b, x, b_log(b, x)));
@@ -151,7 +145,7 @@ Val m_special(B *b, int code, Val x) {
   case M_ERFC: return b_erfc(b, x);
   case M_ERFINV: return b_erf_inv(b, x);
   case M_LGAMMA: return b_lgamma(b, x);
-  case M_DIGAMMA: return digamma(b, x);
+  case M_DIGAMMA: return m_polygamma(b, 0, x);
   case M_I0: return i_of(b, 0, x);
   case M_I0E: return ie(b, 0, x);
   case M_I1: return i_of(b, 1, x);

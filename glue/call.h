@@ -1,10 +1,11 @@
 // Calls: from PyTorch's arguments to the plain C values of tpu.h, through tpu_dispatch, and back.
 //
 // Every argument has a one-letter kind, read off the schema (kinds_of) or off a C++ signature (Kind<T>):
-//   T Tensor  W Tensor(a!)  t Tensor?  L Tensor[]  O Tensor?[]  S Scalar  s Scalar?  P Scalar[]  i int  j int?
-//   I int[]  J int[]?  b bool  B bool?  A bool[]  d float  e float?  D float[]?  y ScalarType?  Y ScalarType  c str  C str?
-//   g Generator?  l Layout?  v Device?  m MemoryFormat?  ? none of these
-// Typed kernels (Family) are picked where the letters match; the boxed kernel serves the rest. The core sees no difference.
+//   T Tensor  W Tensor(a!)  t Tensor?  L Tensor[]  O Tensor?[]  S Scalar  s Scalar?  P Scalar[]  i int  j
+//   int? I int[]  J int[]?  b bool  B bool?  A bool[]  d float  e float?  D float[]?  y ScalarType?  Y
+//   ScalarType  c str  C str? g Generator?  l Layout?  v Device?  m MemoryFormat?  ? none of these
+// Typed kernels (Family) are picked where the letters match; the boxed kernel serves the rest. The core sees
+// no difference.
 #pragma once
 
 namespace tpu {
@@ -25,16 +26,17 @@ struct Entry {
   std::string kinds, returns; // of all arguments; of the results, 'W' = a written argument comes back
   int nargs;                  // without the out arguments
   int pad = -1;               // out form of a factory: where dtype, layout, device, pin_memory are missing
-  bool random, moves_indices;
+  bool random;
+  bool moves_indices; // CPU index tensors are welcome
+  bool overlaps;      // may write to an expanded tensor
 };
 
-// --- tensors ------------------------------------------------------------------------------------------------------------
+// --- tensors ---
 
-inline Tensor make_tensor(c10::DataPtr &&p, size_t nbytes, int rank, const int64_t *sizes, const int64_t *strides,
-                          ScalarType dtype)
-{
-  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), nbytes, std::move(p),
-                                                       allocator(), /*resizable=*/true);
+inline Tensor make_tensor(c10::DataPtr &&p, size_t nbytes, int rank, const int64_t *sizes,
+                          const int64_t *strides, ScalarType dtype) {
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), nbytes,
+                                                       std::move(p), allocator(), /*resizable=*/true);
   auto t = c10::make_intrusive<c10::TensorImpl>(c10::Storage(std::move(storage)),
                                                 c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                                 c10::scalarTypeToTypeMeta(dtype));
@@ -43,16 +45,14 @@ inline Tensor make_tensor(c10::DataPtr &&p, size_t nbytes, int rank, const int64
   return Tensor(std::move(t));
 }
 
-inline Tensor from_result(const tpu_result &r)
-{
+inline Tensor from_result(const tpu_result &r) {
   if (!r.storage) return Tensor();
-  return make_tensor(data_ptr(r.storage, DeviceIndex(r.device)), tpu_storage_nbytes(r.storage), r.rank, r.sizes,
-                     r.strides, ScalarType(r.dtype));
+  return make_tensor(data_ptr(r.storage, DeviceIndex(r.device)), tpu_storage_nbytes(r.storage), r.rank,
+                     r.sizes, r.strides, ScalarType(r.dtype));
 }
 
 // Fills the geometry; true when x is a tensor of ours or a CPU number.
-inline bool to_c(tpu_tensor &t, const Tensor &x)
-{
+inline bool to_c(tpu_tensor &t, const Tensor &x) {
   c10::TensorImpl *p = x.unsafeGetTensorImpl();
   const Device d = p->device();
   const auto sizes = p->sizes();
@@ -64,7 +64,8 @@ inline bool to_c(tpu_tensor &t, const Tensor &x)
   t.flags = uint8_t((p->is_wrapped_number() ? TPU_T_WRAPPED : 0) | (x.is_conj() ? TPU_T_CONJ : 0) |
                     (x.is_neg() ? TPU_T_NEG : 0));
   t.host = nullptr, t.storage = nullptr, t.device = -1;
-  TORCH_CHECK(sizes.size() <= 255 && p->layout() == c10::Layout::Strided, "tpu: only strided tensors, got ", p->layout());
+  TORCH_CHECK(sizes.size() <= 255 && p->layout() == c10::Layout::Strided, "tpu: only strided tensors, got ",
+              p->layout());
   if (d.type() == kTpu) {
     t.device = d.index();
     t.storage = storage_of(p->unsafe_storage().data_ptr());
@@ -77,42 +78,40 @@ inline bool to_c(tpu_tensor &t, const Tensor &x)
   return true;
 }
 
-// --- one call -------------------------------------------------------------------------------------------------------------
+// --- one call ---
 
 struct Frame {
   const Entry &e;
   tpu_call call{};
-  int device = -1; // of the first tpu tensor, or a factory's
-  int at = 0;      // position of the argument being put
+  int device = -1;        // of the first tpu tensor, or a factory's
+  int at = 0;             // position of the argument being put
+  bool elsewhere = false; // full_like(x, device=another one): not ours
   at::Generator generator;
   std::vector<Tensor> kept;
 
   explicit Frame(const Entry &entry) : e(entry) {}
-  ~Frame()
-  {
+  ~Frame() {
     for (void *p : blocks) std::free(p);
   }
 
-  template <class T> T *take(size_t n)
-  {
+  template <class T> T *take(size_t n) {
     const size_t need = (n * sizeof(T) + 15) & ~size_t(15);
     if (used + need <= sizeof buf) return reinterpret_cast<T *>(buf + std::exchange(used, used + need));
     blocks.push_back(tpu_xmalloc(need));
     return static_cast<T *>(blocks.back());
   }
 
-  [[noreturn]] void wrong_device(const Tensor &x)
-  {
+  [[noreturn]] void wrong_device(const Tensor &x) {
     const auto &arg = e.op.schema().arguments()[size_t(at)];
-    TORCH_CHECK(device >= 0, "aten::", e.op.operator_name().name.substr(6), ": argument ", arg.name(), " is on ", x.device(),
-                ", but a tpu tensor was expected");
-    TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, tpu:", device,
-                " and ", x.device(), "! (when checking argument for argument ", arg.name(), " in method wrapper_TPU_",
-                e.op.schema().name().substr(6), ")");
+    TORCH_CHECK(device >= 0, "aten::", e.op.operator_name().name.substr(6), ": argument ", arg.name(),
+                " is on ", x.device(), ", but a tpu tensor was expected");
+    TORCH_CHECK(false,
+                "Expected all tensors to be on the same device, but found at least two devices, tpu:", device,
+                " and ", x.device(), "! (when checking argument for argument ", arg.name(),
+                " in method wrapper_TPU_", e.op.schema().name().substr(6), ")");
   }
 
-  void tensor(tpu_tensor &t, const Tensor &x)
-  {
+  void tensor(tpu_tensor &t, const Tensor &x) {
     if (!x.defined()) {
       t = {};
       t.flags = TPU_T_UNDEFINED;
@@ -127,15 +126,13 @@ struct Frame {
   }
 
   // Argument readers, one for each kind.
-  void put(tpu_arg &a, const Tensor &x)
-  {
+  void put(tpu_arg &a, const Tensor &x) {
     a.tag = x.defined() ? TPU_A_TENSOR : TPU_A_NONE;
     tpu_tensor *t = take<tpu_tensor>(1);
     tensor(*t, x);
     a.u.t = t, a.n = 1;
   }
-  void put(tpu_arg &a, const c10::Scalar &s)
-  {
+  void put(tpu_arg &a, const c10::Scalar &s) {
     a.n = 1;
     if (s.isFloatingPoint()) a.tag = TPU_A_SCALAR_D, a.u.d = s.toDouble();
     else if (s.isBoolean()) a.tag = TPU_A_SCALAR_B, a.u.i = s.toBool();
@@ -144,50 +141,61 @@ struct Frame {
       const auto z = s.toComplexDouble();
       c[0] = z.real(), c[1] = z.imag();
       a.tag = TPU_A_SCALAR_C, a.u.ds = c;
-    } else a.tag = TPU_A_SCALAR_I, a.u.i = s.type() == ScalarType::UInt64 ? int64_t(s.toUInt64()) : s.toLong();
+    } else
+      a.tag = TPU_A_SCALAR_I, a.u.i = s.type() == ScalarType::UInt64 ? int64_t(s.toUInt64()) : s.toLong();
   }
   void put(tpu_arg &a, int64_t v) { a.tag = TPU_A_INT, a.u.i = v; }
   void put(tpu_arg &a, bool v) { a.tag = TPU_A_BOOL, a.u.i = v; }
   void put(tpu_arg &a, double v) { a.tag = TPU_A_DOUBLE, a.u.d = v; }
+  void put(tpu_arg &a, c10::MemoryFormat v) { put(a, int64_t(v)); }
   void put(tpu_arg &a, ScalarType v) { a.tag = TPU_A_DTYPE, a.u.i = int64_t(v); }
-  void put(tpu_arg &a, std::string_view v) { a.tag = TPU_A_STRING, a.u.s = v.data(), a.n = uint32_t(v.size()); }
-  void put(tpu_arg &a, c10::IntArrayRef v) { a.tag = TPU_A_INTS, a.u.is = v.data(), a.n = uint32_t(v.size()); }
-  void put(tpu_arg &a, const at::OptionalIntArrayRef &v)
-  {
+  void put(tpu_arg &a, std::string_view v) {
+    a.tag = TPU_A_STRING, a.u.s = v.data(), a.n = uint32_t(v.size());
+  }
+  void put(tpu_arg &a, c10::IntArrayRef v) {
+    a.tag = TPU_A_INTS, a.u.is = v.data(), a.n = uint32_t(v.size());
+  }
+  void put(tpu_arg &a, const at::OptionalIntArrayRef &v) {
     if (v.has_value()) put(a, *v);
     else a.tag = TPU_A_NONE;
   }
   void put(tpu_arg &a, const at::Generator &g) { a.tag = TPU_A_NONE, generator = g; }
-  template <class T> void put(tpu_arg &a, const std::optional<T> &v)
-  {
+  template <class T> void put(tpu_arg &a, const std::optional<T> &v) {
     if (v.has_value()) put(a, *v);
     else a.tag = TPU_A_NONE;
   }
-  void put(tpu_arg &a, const at::ITensorListRef &list)
-  {
+  void put(tpu_arg &a, const at::ITensorListRef &list) {
     tpu_tensor *t = take<tpu_tensor>(list.size());
     a.tag = TPU_A_TENSORS, a.u.t = t, a.n = uint32_t(list.size());
     for (const Tensor &x : list) tensor(*t++, x);
   }
-  void put(tpu_arg &a, const c10::List<std::optional<Tensor>> &list)
-  {
+  void put(tpu_arg &a, const c10::List<std::optional<Tensor>> &list) {
     tpu_tensor *t = take<tpu_tensor>(list.size());
     a.tag = TPU_A_TENSORS, a.u.t = t, a.n = uint32_t(list.size());
     for (size_t i = 0; i < list.size(); i++) index(*t++, list[i]);
   }
-  void index(tpu_tensor &t, const std::optional<Tensor> &given)
-  {
+  void index(tpu_tensor &t, const std::optional<Tensor> &given) {
     if (!given.has_value() || !given->defined()) return tensor(t, Tensor());
-    if (e.moves_indices && given->is_cpu() && device >= 0) kept.push_back(given->to(Device(kTpu, DeviceIndex(device))));
+    if (e.moves_indices && given->is_cpu() && device >= 0)
+      kept.push_back(given->to(Device(kTpu, DeviceIndex(device))));
     else kept.push_back(*given);
     tensor(t, kept.back());
   }
   void put(tpu_arg &a, char kind, const IValue &v);
 
+  void writable(const tpu_tensor &t) {
+    TORCH_CHECK(!(t.flags & TPU_T_HOST),
+                "Expected all tensors to be on the same device, but found at least two ",
+                "devices, tpu:", device, " and cpu! (a CPU tensor cannot receive the result)");
+    for (int k = 0; k < t.rank; k++)
+      TORCH_CHECK(t.strides[k] || t.sizes[k] < 2 || e.overlaps,
+                  "unsupported operation: more than one element of the written-to tensor refers to a single ",
+                  "memory location. Please clone() the tensor before performing the operation.");
+  }
   bool run();
   bool draw();
 
- private:
+private:
   int stray = -1;
   Tensor stray_tensor;
   size_t used = 0;
@@ -195,8 +203,7 @@ struct Frame {
   alignas(16) char buf[1536];
 };
 
-template <class T, class F> static T *each(Frame &f, const IValue &list, tpu_arg &a, tpu_tag tag, F convert)
-{
+template <class T, class F> static T *each(Frame &f, const IValue &list, tpu_arg &a, tpu_tag tag, F convert) {
   const auto items = list.toListRef();
   T *p = f.take<T>(items.size());
   a.tag = tag, a.n = uint32_t(items.size());
@@ -204,51 +211,71 @@ template <class T, class F> static T *each(Frame &f, const IValue &list, tpu_arg
   return p;
 }
 
-inline int64_t int_of(const IValue &v) { return v.isInt() ? v.toInt() : v.toSymInt().guard_int(__FILE__, __LINE__); }
-inline double double_of(const IValue &v) { return v.isDouble() ? v.toDouble() : v.toSymFloat().guard_float(__FILE__, __LINE__); }
+inline int64_t int_of(const IValue &v) {
+  return v.isInt() ? v.toInt() : v.toSymInt().guard_int(__FILE__, __LINE__);
+}
+inline double double_of(const IValue &v) {
+  return v.isDouble() ? v.toDouble() : v.toSymFloat().guard_float(__FILE__, __LINE__);
+}
 
 // The boxed reader: `kind` says what the schema promises.
-void Frame::put(tpu_arg &a, char kind, const IValue &v)
-{
+void Frame::put(tpu_arg &a, char kind, const IValue &v) {
   if (v.isNone()) {
     a.tag = TPU_A_NONE;
     return;
   }
   switch (kind) {
-    case 'T': case 'W': case 't': return put(a, v.toTensor());
-    case 'L': a.u.t = each<tpu_tensor>(*this, v, a, TPU_A_TENSORS, [&](auto &t, auto &x) { tensor(t, x.toTensor()); }); return;
-    case 'O':
-      a.u.t = each<tpu_tensor>(*this, v, a, TPU_A_TENSORS, [&](auto &t, auto &x) {
-        index(t, x.isNone() ? std::nullopt : std::optional<Tensor>(x.toTensor()));
-      });
-      return;
-    case 'S': case 's': return put(a, v.toScalar());
-    case 'P': a.u.as = each<tpu_arg>(*this, v, a, TPU_A_SCALARS, [&](auto &t, auto &x) { put(t, x.toScalar()); }); return;
-    case 'i': case 'j': case 'l': case 'm': return put(a, int_of(v));
-    case 'I': case 'J': a.u.is = each<int64_t>(*this, v, a, TPU_A_INTS, [](auto &t, auto &x) { t = int_of(x); }); return;
-    case 'A': a.u.is = each<int64_t>(*this, v, a, TPU_A_BOOLS, [](auto &t, auto &x) { t = x.toBool(); }); return;
-    case 'D': a.u.ds = each<double>(*this, v, a, TPU_A_DOUBLES, [](auto &t, auto &x) { t = double_of(x); }); return;
-    case 'b': case 'B': return put(a, v.toBool());
-    case 'd': case 'e': return put(a, double_of(v));
-    case 'y': case 'Y': return put(a, ScalarType(v.toInt()));
-    case 'c': case 'C': return put(a, std::string_view(v.toStringRef()));
-    case 'g': return put(a, v.toGenerator());
-    case 'v': {
-      const Device d = checked(v.toDevice());
-      if (device < 0) device = d.index();
-      return put(a, int64_t(d.index()));
-    }
-    default: TORCH_INTERNAL_ASSERT(false, "argument kind ", kind);
+  case 'T':
+  case 'W':
+  case 't': return put(a, v.toTensor());
+  case 'L':
+    a.u.t = each<tpu_tensor>(*this, v, a, TPU_A_TENSORS, [&](auto &t, auto &x) { tensor(t, x.toTensor()); });
+    return;
+  case 'O':
+    a.u.t = each<tpu_tensor>(*this, v, a, TPU_A_TENSORS, [&](auto &t, auto &x) {
+      index(t, x.isNone() ? std::nullopt : std::optional<Tensor>(x.toTensor()));
+    });
+    return;
+  case 'S':
+  case 's': return put(a, v.toScalar());
+  case 'P':
+    a.u.as = each<tpu_arg>(*this, v, a, TPU_A_SCALARS, [&](auto &t, auto &x) { put(t, x.toScalar()); });
+    return;
+  case 'i':
+  case 'j':
+  case 'l':
+  case 'm': return put(a, int_of(v));
+  case 'I':
+  case 'J': a.u.is = each<int64_t>(*this, v, a, TPU_A_INTS, [](auto &t, auto &x) { t = int_of(x); }); return;
+  case 'A':
+    a.u.is = each<int64_t>(*this, v, a, TPU_A_BOOLS, [](auto &t, auto &x) { t = x.toBool(); });
+    return;
+  case 'D':
+    a.u.ds = each<double>(*this, v, a, TPU_A_DOUBLES, [](auto &t, auto &x) { t = double_of(x); });
+    return;
+  case 'b':
+  case 'B': return put(a, v.toBool());
+  case 'd':
+  case 'e': return put(a, double_of(v));
+  case 'y':
+  case 'Y': return put(a, ScalarType(v.toInt()));
+  case 'c':
+  case 'C': return put(a, std::string_view(v.toStringRef()));
+  case 'g': return put(a, v.toGenerator());
+  case 'v': {
+    const Device d = v.toDevice(), want = d.type() == kTpu ? checked(d) : d;
+    if (device < 0) device = want.index();
+    elsewhere |= want.type() != kTpu || want.index() != device;
+    return put(a, int64_t(want.index()));
+  }
+  default: TORCH_INTERNAL_ASSERT(false, "argument kind ", kind);
   }
 }
 
 // False: declined, nothing happened.
-bool Frame::run()
-{
+bool Frame::run() {
   if (C10_UNLIKELY(stray >= 0)) at = stray, wrong_device(stray_tensor);
-  for (int i = 0; i < call.nouts; i++)
-    TORCH_CHECK(!(call.outs[i].flags & TPU_T_HOST), "Expected all tensors to be on the same device, but found at least two "
-                "devices, tpu:", device, " and cpu! (a CPU tensor cannot receive the result)");
+  for (int i = 0; i < call.nouts; i++) writable(call.outs[i]);
   call.row = e.row, call.variant = e.variant;
   call.device = device_or_current(DeviceIndex(device));
   if (C10_UNLIKELY(e.random)) return draw();
@@ -257,8 +284,7 @@ bool Frame::run()
 }
 
 // A random op takes its counters from the generator; whoever seeds it meanwhile wins.
-bool Frame::draw()
-{
+bool Frame::draw() {
   if (!generator.defined()) generator = default_generator(DeviceIndex(call.device));
   auto *g = dynamic_cast<Generator *>(generator.unsafeGetGeneratorImpl());
   TORCH_CHECK(g, "Expected a 'tpu' device type for generator but found '", generator.device().type(), "'");
@@ -273,14 +299,13 @@ bool Frame::draw()
   return !call.declined;
 }
 
-// --- the boxed kernel -----------------------------------------------------------------------------------------------------
+// --- the boxed kernel ---
 
 struct Boxed final : c10::OperatorKernel {
   const Entry *e;
   explicit Boxed(const Entry *entry) : e(entry) {}
 
-  void operator()(const OperatorHandle &, c10::DispatchKeySet, Stack *stack)
-  {
+  void operator()(const OperatorHandle &, c10::DispatchKeySet, Stack *stack) {
     Frame f(*e);
     const size_t all = e->kinds.size(), base = stack->size() - all;
     const int padded = e->nargs + (e->pad < 0 ? 0 : 4);
@@ -293,20 +318,22 @@ struct Boxed final : c10::OperatorKernel {
     while (a < args + padded) (a++)->tag = TPU_A_NONE;
     f.call.args = args, f.call.nargs = padded;
     outs(f, *stack, base);
-    if (f.run()) finish(f, *stack, base);
+    if (C10_UNLIKELY(f.elsewhere))
+      e->op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
+    else if (f.run()) finish(f, *stack, base);
     else fallback(e->op, stack, f.call.declined);
   }
 
- private:
-  void outs(Frame &f, Stack &stack, size_t base) const
-  {
+private:
+  void outs(Frame &f, Stack &stack, size_t base) const {
     if (e->variant == TPU_INPLACE) {
       const size_t self = first_written();
       f.call.outs = f.call.args[self].u.t, f.call.nouts = int(f.call.args[self].n);
     } else if (e->variant == TPU_OUT) {
       size_t n = 0;
       const size_t first = size_t(e->nargs), all = e->kinds.size();
-      for (size_t i = first; i < all; i++) n += stack[base + i].isTensor() ? 1 : stack[base + i].toListRef().size();
+      for (size_t i = first; i < all; i++)
+        n += stack[base + i].isTensor() ? 1 : stack[base + i].toListRef().size();
       tpu_tensor *t = f.take<tpu_tensor>(n);
       f.call.outs = t, f.call.nouts = int(n);
       for (size_t i = first; i < all; i++) {
@@ -317,21 +344,20 @@ struct Boxed final : c10::OperatorKernel {
       }
     }
   }
-  size_t first_written() const
-  {
+  size_t first_written() const {
     const auto &args = e->op.schema().arguments();
     for (size_t i = 0; i < args.size(); i++)
       if (args[i].alias_info() && args[i].alias_info()->isWrite()) return i;
     return 0;
   }
-  void finish(Frame &f, Stack &stack, size_t base) const
-  {
+  void finish(Frame &f, Stack &stack, size_t base) const {
     c10::SmallVector<IValue, 4> results;
     int next = 0;
     size_t written = e->variant == TPU_OUT ? size_t(e->nargs) : first_written();
     for (const char r : e->returns) {
       if (r == 'W') results.emplace_back(stack[base + written++]);
-      else if (r == 'T') results.emplace_back(next < f.call.nresults ? from_result(f.call.results[next]) : Tensor()), next++;
+      else if (r == 'T')
+        results.emplace_back(next < f.call.nresults ? from_result(f.call.results[next]) : Tensor()), next++;
       else if (r == 'L') {
         c10::List<Tensor> list;
         while (next < f.call.nresults) list.push_back(from_result(f.call.results[next++]));
@@ -343,47 +369,51 @@ struct Boxed final : c10::OperatorKernel {
   }
 };
 
-// --- typed kernels ---------------------------------------------------------------------------------------------------------
+// --- typed kernels ---
 
 template <class T> struct Kind;
-#define KIND(type, letter) template <> struct Kind<type> { static constexpr char value = letter; };
-KIND(const Tensor &, 'T') KIND(Tensor &, 'W') KIND(const std::optional<Tensor> &, 't')
-KIND(const at::ITensorListRef &, 'L') KIND(const c10::List<std::optional<Tensor>> &, 'O')
-KIND(const c10::Scalar &, 'S') KIND(const std::optional<c10::Scalar> &, 's') KIND(int64_t, 'i')
-KIND(std::optional<int64_t>, 'j') KIND(c10::IntArrayRef, 'I') KIND(at::OptionalIntArrayRef, 'J') KIND(bool, 'b')
-KIND(std::optional<bool>, 'B') KIND(double, 'd') KIND(std::optional<ScalarType>, 'y') KIND(ScalarType, 'Y') KIND(std::string_view, 'c')
-KIND(std::optional<std::string_view>, 'C') KIND(std::optional<at::Generator>, 'g')
+#define KIND(type, letter)                                                                                   \
+  template <> struct Kind<type> {                                                                            \
+    static constexpr char value = letter;                                                                    \
+  };
+KIND(const Tensor &, 'T')
+KIND(Tensor &, 'W')
+KIND(const std::optional<Tensor> &, 't')
+KIND(const at::ITensorListRef &, 'L')
+KIND(const c10::List<std::optional<Tensor>> &, 'O') KIND(const c10::Scalar &, 'S')
+    KIND(const std::optional<c10::Scalar> &, 's') KIND(int64_t, 'i') KIND(std::optional<int64_t>, 'j')
+        KIND(c10::IntArrayRef, 'I') KIND(at::OptionalIntArrayRef, 'J') KIND(bool, 'b')
+            KIND(std::optional<bool>, 'B') KIND(double, 'd') KIND(std::optional<ScalarType>, 'y')
+                KIND(ScalarType, 'Y') KIND(std::string_view, 'c') KIND(std::optional<std::string_view>, 'C')
+                    KIND(std::optional<at::Generator>, 'g') KIND(std::optional<c10::MemoryFormat>, 'm')
 #undef KIND
 
-template <class R> struct Results;
-template <> struct Results<Tensor> {
+                        template <class R>
+                        struct Results {
   static constexpr const char *key = ">T";
-  static Tensor get(Frame &f) { return from_result(f.call.results[0]); }
-  static Tensor pop(Stack &s) { return std::move(s[0]).toTensor(); }
-};
-template <> struct Results<std::tuple<Tensor, Tensor>> {
-  static constexpr const char *key = ">TT";
-  static auto get(Frame &f) { return std::tuple(from_result(f.call.results[0]), from_result(f.call.results[1])); }
-  static auto pop(Stack &s) { return std::tuple(s[0].toTensor(), s[1].toTensor()); }
-};
-template <> struct Results<std::tuple<Tensor, Tensor, Tensor>> {
-  static constexpr const char *key = ">TTT";
-  static auto get(Frame &f)
-  {
-    const tpu_result *r = f.call.results;
-    return std::tuple(from_result(r[0]), from_result(r[1]), from_result(r[2]));
-  }
-  static auto pop(Stack &s) { return std::tuple(s[0].toTensor(), s[1].toTensor(), s[2].toTensor()); }
+  static R get(const tpu_result *r) { return from_result(r[0]); }
+  static R pop(const Stack &s) { return s[0].toTensor(); }
 };
 template <> struct Results<Tensor &> {
   static constexpr const char *key = ">W";
+};
+template <> struct Results<std::tuple<Tensor, Tensor>> {
+  static constexpr const char *key = ">TT";
+  static auto get(const tpu_result *r) { return std::tuple(from_result(r[0]), from_result(r[1])); }
+  static auto pop(const Stack &s) { return std::tuple(s[0].toTensor(), s[1].toTensor()); }
+};
+template <> struct Results<std::tuple<Tensor, Tensor, Tensor>> {
+  static constexpr const char *key = ">TTT";
+  static auto get(const tpu_result *r) {
+    return std::tuple(from_result(r[0]), from_result(r[1]), from_result(r[2]));
+  }
+  static auto pop(const Stack &s) { return std::tuple(s[0].toTensor(), s[1].toTensor(), s[2].toTensor()); }
 };
 
 template <class R, class... A> struct Family {
   static std::string key() { return std::string{Kind<A>::value...} + Results<R>::key; }
 
-  static R call(const Entry &e, A... a)
-  {
+  static R call(const Entry &e, A... a) {
     Frame f(e);
     tpu_arg args[sizeof...(A)];
     ((f.put(args[f.at], a), f.at++), ...);
@@ -393,22 +423,16 @@ template <class R, class... A> struct Family {
       if (!f.run()) declined(f, a...);
       return std::get<0>(std::tie(a...));
     } else {
-      if (!f.run()) {
-        Stack s = declined(f, a...);
-        return Results<R>::pop(s);
-      }
-      return Results<R>::get(f);
+      return f.run() ? Results<R>::get(f.call.results) : Results<R>::pop(declined(f, a...));
     }
   }
-  static Stack declined(Frame &f, A... a)
-  {
+  static Stack declined(Frame &f, A... a) {
     Stack s;
     (s.emplace_back(a), ...);
     fallback(f.e.op, &s, f.call.declined);
     return s;
   }
-  static torch::CppFunction bind(const Entry *e)
-  {
+  static torch::CppFunction bind(const Entry *e) {
     return torch::CppFunction([e](A... a) -> R { return call(*e, std::forward<A>(a)...); });
   }
 };
@@ -416,55 +440,52 @@ template <class R, class... A> struct Family {
 using Bind = torch::CppFunction (*)(const Entry *);
 
 // The signatures worth a typed kernel: a line each, with the ops that it is for.
-const std::map<std::string, Bind> &families()
-{
+const std::map<std::string, Bind> &families() {
   using T = const Tensor &;
   using O = const std::optional<Tensor> &;
+  using L = const at::ITensorListRef &;
+  using X = const c10::List<std::optional<Tensor>> &;
   using S = const c10::Scalar &;
+  using Q = const std::optional<c10::Scalar> &;
+  using N = int64_t;
   using I = c10::IntArrayRef;
   using J = at::OptionalIntArrayRef;
   using Y = std::optional<ScalarType>;
   using C = std::string_view;
   using D = std::optional<std::string_view>;
   using G = std::optional<at::Generator>;
+  using M = std::optional<c10::MemoryFormat>;
   using W = Tensor &;
   using R = Tensor;
   using R2 = std::tuple<R, R>;
   using R3 = std::tuple<R, R, R>;
-#define F(...) {Family<__VA_ARGS__>::key(), &Family<__VA_ARGS__>::bind}
+#define F(...)                                                                                               \
+  { Family<__VA_ARGS__>::key(), &Family<__VA_ARGS__>::bind }
+  // clang-format off
   static const auto *map = new std::map<std::string, Bind>{
-      F(R, T),                           // relu, exp, neg
-      F(R, T, T),                        // mul, mm, eq, maximum
-      F(R, T, T, S),                     // add, sub, threshold_backward
-      F(R, T, S),                        // mul.Scalar, pow.Tensor_Scalar, eq.Scalar
-      F(R, T, S, S),                     // add.Scalar
-      F(R, T, T, T),                     // where, silu-like backwards
-      F(R, T, T, T, S),                  // addcmul
-      F(R, T, T, T, S, S),               // addmm
-      F(R, T, T, D),                     // div.Tensor_mode
-      F(R, T, C),                        // gelu
-      F(R, T, T, C),                     // gelu_backward
-      F(R, T, T, S, bool),               // leaky_relu_backward
-      F(R, T, int64_t, bool),            // _softmax, argmax-like
-      F(R, T, int64_t, Y),               // cumsum
-      F(R, T, T, int64_t, ScalarType),   // _softmax_backward_data
-      F(R, T, int64_t, T),               // index_select
-      F(R, T, int64_t, T, bool),         // gather
-      F(R, T, J, bool, Y),               // sum, mean over dims
-      F(R, T, Y),                        // sum, mean
-      F(R, T, I),                        // flip, repeat
-      F(R, T, I, bool),                  // amax
-      F(R, T, const c10::List<std::optional<Tensor>> &), // index
-      F(R, T, T, int64_t, bool, bool),   // embedding
-      F(R, T, T, int64_t, int64_t, bool),// embedding_dense_backward
-      F(R, T, T, O, I, I, I, bool, I, int64_t), // convolution_overrideable
-      F(R, const at::ITensorListRef &, int64_t), // cat
-      F(R2, T, double, std::optional<bool>),     // native_dropout
-      F(R2, T, int64_t, bool),                   // max.dim
-      F(R3, T, I, O, O, double),                 // native_layer_norm
-      F(W, W), F(W, W, T), F(W, W, S), F(W, W, T, S), F(W, W, S, S), F(W, W, T, T), F(W, W, T, T, S), // add_, fill_, addcmul_
-      F(W, W, double, double, G),        // uniform_, normal_
+    F(R, T), F(R, T, M),                              // relu, exp; clone
+    F(R, T, T), F(R, T, T, T),                        // mul, mm, eq, maximum; where
+    F(R, T, S), F(R, T, S, S), F(R, T, Q, Q),         // mul.Scalar, pow.Tensor_Scalar; add.Scalar; clamp
+    F(R, T, T, S), F(R, T, T, D), F(R, T, T, double), // add, sub, threshold_backward; div; dropout backward
+    F(R, T, T, T, S), F(R, T, T, T, S, S),            // addcmul; addmm
+    F(R, T, C), F(R, T, T, C), F(R, T, T, S, bool),   // gelu and backward; leaky_relu_backward
+    F(R, T, N), F(R, T, N, bool), F(R, T, N, Y),      // triu; _softmax; cumsum
+    F(R, T, std::optional<N>, bool),                  // argmax
+    F(R, T, T, N, ScalarType),                        // _softmax_backward_data
+    F(R, T, N, T), F(R, T, N, T, bool),               // index_select; gather
+    F(R, T, Y), F(R, T, J, bool, Y),                  // sum, mean
+    F(R, T, I), F(R, T, I, bool),                     // flip, repeat; amax
+    F(R, T, X), F(R, T, X, T, bool),                  // index; index_put
+    F(R, T, T, N, bool, bool), F(R, T, T, N, N, bool),// embedding and backward
+    F(R, T, T, O, I, I, I, bool, I, N),               // convolution_overrideable
+    F(R, L, N),                                       // cat
+    F(R2, T, N, bool), F(R2, T, double, std::optional<bool>), // max.dim, sort; native_dropout
+    F(R3, T, I, O, O, double),                        // native_layer_norm
+    F(W, W), F(W, W, T), F(W, W, S),                  // zero_, relu_; mul_; fill_
+    F(W, W, T, S), F(W, W, S, S), F(W, W, T, T), F(W, W, T, T, S), // add_, masked_fill_, addcmul_
+    F(W, W, double, double, G),                       // uniform_, normal_
   };
+  // clang-format on
 #undef F
   return *map;
 }

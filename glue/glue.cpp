@@ -4,7 +4,8 @@
 // call.h     arguments to plain C values and back: the boxed kernel and the typed ones
 // ops.h      structural ops typed by hand: empty, views, copies, resize, set
 // autocast.h the autocast policies
-// here       the CPU fallback and tpu_glue_init, which registers everything explicitly (no static registration)
+// here       the CPU fallback and tpu_glue_init, which registers everything explicitly (no static
+// registration)
 #include <ATen/native/CPUFallback.h>
 
 #include <ATen/EmptyTensor.h>
@@ -31,12 +32,11 @@
 
 namespace tpu {
 
-// --- CPU fallback ------------------------------------------------------------------------------------------------------
+// --- CPU fallback ---
 
 std::atomic<int> policy{TPU_FALLBACK_WARN};
 
-std::string dtypes_of(const Stack &stack, size_t nargs)
-{
+std::string dtypes_of(const Stack &stack, size_t nargs) {
   std::string text;
   auto add = [&](const Tensor &t) {
     if (t.defined()) text += (text.empty() ? "" : ", ") + std::string(c10::toString(t.scalar_type()));
@@ -50,18 +50,19 @@ std::string dtypes_of(const Stack &stack, size_t nargs)
 }
 
 // Runs one op on the CPU: counted, warned about once per op, an error where the policy or the op says so.
-void fallback(const OperatorHandle &op, Stack *stack, const char *why)
-{
+void fallback(const OperatorHandle &op, Stack *stack, const char *why) {
   const std::string name = c10::toString(op.operator_name());
   const size_t nargs = op.schema().arguments().size();
   if (policy == TPU_FALLBACK_ERROR)
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "The operator '", name, "' is not implemented for TPU", why ? std::string(": ") + why : "",
-                                ". (dtypes: ", dtypes_of(*stack, nargs), "; TORCH_TPU_FALLBACK=error is set: warn or silent runs it on "
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "The operator '", name, "' is not implemented for TPU",
+                                why ? std::string(": ") + why : "", ". (dtypes: ", dtypes_of(*stack, nargs),
+                                "; TORCH_TPU_FALLBACK=error is set: warn or silent runs it on "
                                 "the CPU)");
   for (size_t i = stack->size() - nargs; i < stack->size(); i++)
-    TORCH_CHECK_NOT_IMPLEMENTED(!(*stack)[i].isGenerator() || (*stack)[i].toGenerator().device().is_cpu(), "The operator '", name,
-                                "' is not implemented for TPU, and a tpu generator cannot draw on the CPU. (dtypes: ",
-                                dtypes_of(*stack, nargs), ") Draw with a CPU generator and move the result.");
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !(*stack)[i].isGenerator() || (*stack)[i].toGenerator().device().is_cpu(), "The operator '", name,
+        "' is not implemented for TPU, and a tpu generator cannot draw on the CPU. (dtypes: ",
+        dtypes_of(*stack, nargs), ") Draw with a CPU generator and move the result.");
   tpu_fallback_count(name.c_str(), why ? why : "no kernel");
   if (policy == TPU_FALLBACK_WARN) {
     static auto *seen = new std::set<std::string>;
@@ -73,7 +74,8 @@ void fallback(const OperatorHandle &op, Stack *stack, const char *why)
     }
     if (first)
       TORCH_WARN("The operator '", name, "' runs on the CPU (", why ? why : "it has no tpu kernel",
-                 "), which copies its tensors both ways. torch.tpu.fallback_report() counts such calls; TORCH_TPU_FALLBACK="
+                 "), which copies its tensors both ways. torch.tpu.fallback_report() counts such calls; "
+                 "TORCH_TPU_FALLBACK="
                  "error|silent changes what happens. This is said once per operator.");
   }
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
@@ -81,10 +83,9 @@ void fallback(const OperatorHandle &op, Stack *stack, const char *why)
 
 void fallback_boxed(const OperatorHandle &op, Stack *stack) { fallback(op, stack, nullptr); }
 
-// --- kinds of arguments, read off a schema --------------------------------------------------------------------------------
+// --- kinds of arguments, read off a schema ---
 
-char kind_of(const c10::Argument &arg)
-{
+char kind_of(const c10::Argument &arg) {
   using K = c10::TypeKind;
   c10::TypePtr t = arg.real_type();
   bool optional = false;
@@ -94,34 +95,35 @@ char kind_of(const c10::Argument &arg)
   }
   auto pick = [&](char plain, char maybe) { return optional ? maybe : plain; };
   switch (t->kind()) {
-    case K::TensorType: return optional ? 't' : arg.alias_info() && arg.alias_info()->isWrite() ? 'W' : 'T';
-    case K::NumberType: return pick('S', 's');
-    case K::IntType: case K::SymIntType: return pick('i', 'j');
-    case K::BoolType: return pick('b', 'B');
-    case K::FloatType: return pick('d', 'e');
-    case K::StringType: return pick('c', 'C');
-    case K::ScalarTypeType: return pick('Y', 'y');
-    case K::LayoutType: return 'l';
-    case K::MemoryFormatType: return 'm';
-    case K::DeviceObjType: return 'v';
-    case K::GeneratorType: return 'g';
-    case K::ListType: break;
-    default: return '?';
+  case K::TensorType: return optional ? 't' : arg.alias_info() && arg.alias_info()->isWrite() ? 'W' : 'T';
+  case K::NumberType: return pick('S', 's');
+  case K::IntType:
+  case K::SymIntType: return pick('i', 'j');
+  case K::BoolType: return pick('b', 'B');
+  case K::FloatType: return pick('d', 'e');
+  case K::StringType: return pick('c', 'C');
+  case K::ScalarTypeType: return pick('Y', 'y');
+  case K::LayoutType: return 'l';
+  case K::MemoryFormatType: return 'm';
+  case K::DeviceObjType: return 'v';
+  case K::GeneratorType: return 'g';
+  case K::ListType: break;
+  default: return '?';
   }
   const c10::TypePtr item = t->castRaw<c10::ListType>()->getElementType();
   switch (item->kind()) {
-    case K::TensorType: return 'L';
-    case K::OptionalType: return 'O';
-    case K::NumberType: return 'P';
-    case K::IntType: case K::SymIntType: return pick('I', 'J');
-    case K::FloatType: return 'D';
-    case K::BoolType: return 'A';
-    default: return '?';
+  case K::TensorType: return 'L';
+  case K::OptionalType: return 'O';
+  case K::NumberType: return 'P';
+  case K::IntType:
+  case K::SymIntType: return pick('I', 'J');
+  case K::FloatType: return 'D';
+  case K::BoolType: return 'A';
+  default: return '?';
   }
 }
 
-std::string kinds_of(const std::vector<c10::Argument> &args)
-{
+std::string kinds_of(const std::vector<c10::Argument> &args) {
   std::string s;
   for (const auto &a : args) s += kind_of(a);
   return s;
@@ -135,7 +137,7 @@ std::string plain(std::string kinds) // as if nothing were written
   return kinds;
 }
 
-// --- registration -----------------------------------------------------------------------------------------------------------
+// --- registration ---
 
 struct Registry {
   torch::Library *aten = nullptr;
@@ -147,18 +149,26 @@ struct Registry {
 };
 Registry reg;
 
-std::string name_of(const c10::OperatorName &n)
-{
+std::string name_of(const c10::OperatorName &n) {
   return n.name.substr(6) + (n.overload_name.empty() ? "" : "." + n.overload_name);
 }
 
-Entry *entry_for(const tpu_row *row, const OperatorHandle &op)
-{
+Entry *entry_for(const tpu_row *row, const OperatorHandle &op) {
   const auto &schema = op.schema();
   const auto &args = schema.arguments();
-  auto *e = new Entry{row, TPU_FUNCTIONAL, op, kinds_of(args), "", int(args.size()), -1, tpu_row_is_random(row), false};
-  e->moves_indices = schema.name().find("::index") != std::string::npos || schema.name().find("::_index") != std::string::npos ||
-                     schema.name().find("_unsafe_index") != std::string::npos;
+  const std::string name = schema.name().substr(6);
+  auto named = [&](std::initializer_list<const char *> list) {
+    return std::any_of(list.begin(), list.end(), [&](const char *p) { return name.rfind(p, 0) == 0; });
+  };
+  auto *e = new Entry{.row = row,
+                      .variant = TPU_FUNCTIONAL,
+                      .op = op,
+                      .kinds = kinds_of(args),
+                      .returns = "",
+                      .nargs = int(args.size()),
+                      .random = tpu_row_is_random(row),
+                      .moves_indices = named({"index", "_index", "_unsafe_index"}),
+                      .overlaps = named({"fill_", "zero_", "index_put_", "_index_put_impl_"})};
   for (const auto &a : args)
     if (a.is_out()) e->nargs--, e->variant = TPU_OUT;
   bool returns_written = false;
@@ -168,13 +178,13 @@ Entry *entry_for(const tpu_row *row, const OperatorHandle &op)
     returns_written |= is_written(r);
   }
   const bool writes = std::any_of(args.begin(), args.end(), is_written);
-  if (e->variant != TPU_OUT && writes && (returns_written || schema.returns().empty())) e->variant = TPU_INPLACE;
+  if (e->variant != TPU_OUT && writes && (returns_written || schema.returns().empty()))
+    e->variant = TPU_INPLACE;
   return e;
 }
 
 // Why an op may not have a kernel of ours, or NULL.
-const char *refusal(const OperatorHandle &op, const Entry &e)
-{
+const char *refusal(const OperatorHandle &op, const Entry &e) {
   if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd))
     return "composite: a kernel would take its autograd away";
   for (const auto &r : op.schema().returns())
@@ -183,8 +193,7 @@ const char *refusal(const OperatorHandle &op, const Entry &e)
   return nullptr;
 }
 
-void register_entry(Entry *e)
-{
+void register_entry(Entry *e) {
   const std::string name = name_of(e->op.operator_name());
   reg.done.insert(name);
   const auto &map = families();
@@ -204,11 +213,11 @@ void register_entry(Entry *e)
 }
 
 // The in-place and out= forms of a functional row: same base name, same arguments up to the written ones.
-void derive(const Entry &f)
-{
+void derive(const Entry &f) {
   const std::string base = f.op.schema().name().substr(6), want = plain(f.kinds);
   const size_t options = want.find("ylvB");
-  const std::string without = options == std::string::npos ? want : want.substr(0, options) + want.substr(options + 4);
+  const std::string without =
+      options == std::string::npos ? want : want.substr(0, options) + want.substr(options + 4);
   for (const std::string &b : {base, base + "_"}) {
     const auto range = reg.overloads.equal_range(b);
     for (auto it = range.first; it != range.second; ++it) {
@@ -228,8 +237,7 @@ void derive(const Entry &f)
   }
 }
 
-void register_rows()
-{
+void register_rows() {
   auto &dispatcher = c10::Dispatcher::singleton();
   for (const auto &n : dispatcher.getAllOpNames())
     if (n.name.compare(0, 6, "aten::") == 0) reg.overloads.emplace(n.name.substr(6), n);
@@ -239,7 +247,8 @@ void register_rows()
     if (tpu_row_is_internal(row)) continue;
     const std::string name = tpu_row_name(row);
     const size_t dot = name.find('.');
-    const auto op = dispatcher.findSchema({"aten::" + name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+    const auto op = dispatcher.findSchema(
+        {"aten::" + name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
     if (!op) {
       reg.missing.push_back(name);
       continue;
@@ -257,25 +266,23 @@ void register_rows()
   for (const Entry *e : functional) derive(*e);
 }
 
-// --- attention ------------------------------------------------------------------------------------------------------------
+// --- attention ---
 
-int64_t attention_choice(const Tensor &q, const Tensor &k, const Tensor &v, const std::optional<Tensor> &mask, double, bool causal,
-                         std::optional<double>, bool gqa)
-{
+int64_t attention_choice(const Tensor &q, const Tensor &k, const Tensor &v, const std::optional<Tensor> &mask,
+                         double, bool causal, std::optional<double>, bool gqa) {
   static const bool have = reg.done.count("_scaled_dot_product_fused_attention_overrideable") != 0;
-  const bool good = have && q.dim() == 4 && k.dim() == 4 && v.dim() == 4 && !gqa && at::isFloatingType(q.scalar_type()) &&
+  const bool good = have && q.dim() == 4 && k.dim() == 4 && v.dim() == 4 && !gqa &&
+                    at::isFloatingType(q.scalar_type()) &&
                     !(mask && mask->defined() && (causal || mask->requires_grad()));
   return int64_t(good ? at::SDPBackend::overrideable : at::SDPBackend::math);
 }
 
-void register_attention()
-{
+void register_attention() {
   at::native::_fused_sdp_choice_stub.set_privateuse1_dispatch_ptr(&attention_choice);
   reg.aten->impl("_fused_sdp_choice", &attention_choice);
 }
 
-void init()
-{
+void init() {
   c10::SetAllocator(kTpu, allocator());
   at::setHostAllocator(kTpu, pinned_allocator());
   c10::impl::registerDeviceGuard(kTpu, new Guard);
@@ -295,8 +302,7 @@ void init()
 
 } // namespace tpu
 
-extern "C" const char *tpu_glue_init(void)
-{
+extern "C" const char *tpu_glue_init(void) {
   static std::mutex lock;
   static bool ready = false;
   static auto *failure = new std::string;
@@ -305,7 +311,9 @@ extern "C" const char *tpu_glue_init(void)
   try {
     if (const char *p = std::getenv("TORCH_TPU_FALLBACK")) {
       const std::string_view v = p;
-      tpu::policy = v == "error" ? TPU_FALLBACK_ERROR : v == "silent" ? TPU_FALLBACK_SILENT : TPU_FALLBACK_WARN;
+      tpu::policy = v == "error"    ? TPU_FALLBACK_ERROR
+                    : v == "silent" ? TPU_FALLBACK_SILENT
+                                    : TPU_FALLBACK_WARN;
     }
     tpu::init();
     ready = true;
@@ -319,10 +327,10 @@ extern "C" const char *tpu_glue_init(void)
 extern "C" void tpu_glue_set_fallback(int p) { tpu::policy = p; }
 extern "C" int tpu_glue_get_fallback(void) { return tpu::policy; }
 
-extern "C" char *tpu_glue_report(void)
-{
+extern "C" char *tpu_glue_report(void) {
   const auto &r = tpu::reg;
-  std::string s = "{\"registered\": " + std::to_string(r.registered) + ", \"typed\": " + std::to_string(r.typed) +
+  std::string s = "{\"registered\": " + std::to_string(r.registered) +
+                  ", \"typed\": " + std::to_string(r.typed) +
                   ", \"rows\": " + std::to_string(tpu_num_rows()) + ", \"missing\": [";
   const char *sep = "";
   for (const auto &name : r.missing) s += sep + ("\"" + name + "\""), sep = ", ";

@@ -7,7 +7,8 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* Registers device, hooks, kernels with PyTorch, once; starts no runtime. NULL, or the text of what went wrong (static). */
+/* Registers device, hooks, kernels with PyTorch, once; starts no runtime. NULL, or the text of what went
+ * wrong (static). */
 const char *tpu_glue_init(void);
 
 /* What happens when an op has no kernel here: at first from TORCH_TPU_FALLBACK=warn|error|silent. */
@@ -15,7 +16,8 @@ enum { TPU_FALLBACK_WARN, TPU_FALLBACK_ERROR, TPU_FALLBACK_SILENT };
 void tpu_glue_set_fallback(int policy);
 int tpu_glue_get_fallback(void);
 
-/* JSON {"registered": n, "typed": n, "rows": n, "missing": [names], "refused": {name: why}}; the caller frees it. */
+/* JSON {"registered": n, "typed": n, "rows": n, "missing": [names], "refused": {name: why}}; the caller frees
+ * it. */
 char *tpu_glue_report(void);
 
 #pragma GCC visibility pop

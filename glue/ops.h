@@ -10,8 +10,9 @@ TORCH_API Tensor view_as_complex(const Tensor &);
 TORCH_API Tensor unfold(const Tensor &, int64_t, int64_t, int64_t);
 TORCH_API bool is_set_to(const Tensor &, const Tensor &);
 TORCH_API bool resize_output(const Tensor &, IntArrayRef);
-using fused_sdp_choice_fn = int64_t (*)(const Tensor &, const Tensor &, const Tensor &, const std::optional<Tensor> &, double, bool,
-                                        std::optional<double>, bool);
+using fused_sdp_choice_fn = int64_t (*)(const Tensor &, const Tensor &, const Tensor &,
+                                        const std::optional<Tensor> &, double, bool, std::optional<double>,
+                                        bool);
 DECLARE_DISPATCH(fused_sdp_choice_fn, _fused_sdp_choice_stub)
 } // namespace at::native
 
@@ -20,33 +21,30 @@ namespace tpu {
 using c10::IntArrayRef;
 using c10::MemoryFormat;
 
-// --- making ---------------------------------------------------------------------------------------------------------------
+// --- making ---
 
-inline void no_pin(std::optional<bool> pin)
-{
+inline void no_pin(std::optional<bool> pin) {
   TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
 }
 
-Tensor blank(DeviceIndex device, size_t nbytes, IntArrayRef sizes, IntArrayRef strides, ScalarType dtype)
-{
-  return make_tensor(Allocator::allocate_on(device, nbytes), nbytes, int(sizes.size()), sizes.data(), strides.data(), dtype);
+Tensor blank(DeviceIndex device, size_t nbytes, IntArrayRef sizes, IntArrayRef strides, ScalarType dtype) {
+  return make_tensor(Allocator::allocate_on(device, nbytes), nbytes, int(sizes.size()), sizes.data(),
+                     strides.data(), dtype);
 }
 
-Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, std::optional<ScalarType> dtype, std::optional<c10::Layout>,
-                     std::optional<Device> device, std::optional<bool> pin)
-{
+Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, std::optional<ScalarType> dtype,
+                     std::optional<c10::Layout>, std::optional<Device> device, std::optional<bool> pin) {
   no_pin(pin);
-  TORCH_CHECK(sizes.size() == strides.size(), "dimensionality of sizes (", sizes.size(), ") must match dimensionality of strides (",
-              strides.size(), ")");
+  TORCH_CHECK(sizes.size() == strides.size(), "dimensionality of sizes (", sizes.size(),
+              ") must match dimensionality of strides (", strides.size(), ")");
   at::detail::check_size_nonnegative(sizes);
   const ScalarType t = dtype.value_or(c10::get_default_dtype_as_scalartype());
   const size_t nbytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(t));
   return blank(checked(device.value_or(Device(kTpu))).index(), nbytes, sizes, strides, t);
 }
 
-Tensor empty(IntArrayRef sizes, std::optional<ScalarType> dtype, std::optional<c10::Layout>, std::optional<Device> device,
-             std::optional<bool> pin, std::optional<MemoryFormat> format)
-{
+Tensor empty(IntArrayRef sizes, std::optional<ScalarType> dtype, std::optional<c10::Layout>,
+             std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
   no_pin(pin);
   at::detail::check_size_nonnegative(sizes);
   const ScalarType t = dtype.value_or(c10::get_default_dtype_as_scalartype());
@@ -55,14 +53,14 @@ Tensor empty(IntArrayRef sizes, std::optional<ScalarType> dtype, std::optional<c
   int64_t stride = 1;
   for (size_t i = sizes.size(); i-- > 0; stride *= std::max<int64_t>(sizes[i], 1)) strides[i] = stride;
   Tensor x = blank(checked(device.value_or(Device(kTpu))).index(), nbytes, sizes, strides, t);
-  if (format.has_value() && *format != MemoryFormat::Contiguous) x.unsafeGetTensorImpl()->empty_tensor_restride(*format);
+  if (format.has_value() && *format != MemoryFormat::Contiguous)
+    x.unsafeGetTensorImpl()->empty_tensor_restride(*format);
   return x;
 }
 
 // What forward-mode AD uses for "no tangent": no memory at all.
-Tensor efficient_zero(IntArrayRef sizes, std::optional<ScalarType> dtype, std::optional<c10::Layout>, std::optional<Device> device,
-                      std::optional<bool>)
-{
+Tensor efficient_zero(IntArrayRef sizes, std::optional<ScalarType> dtype, std::optional<c10::Layout>,
+                      std::optional<Device> device, std::optional<bool>) {
   const Device d = checked(device.value_or(Device(kTpu)));
   c10::Storage storage(c10::Storage::use_byte_size_t(), 0, c10::DataPtr(nullptr, d), nullptr, false);
   auto t = c10::make_intrusive<c10::TensorImpl>(
@@ -72,11 +70,10 @@ Tensor efficient_zero(IntArrayRef sizes, std::optional<ScalarType> dtype, std::o
   return Tensor(std::move(t));
 }
 
-// --- storages -------------------------------------------------------------------------------------------------------------
+// --- storages ---
 
 // Room for this geometry in x's storage; new bytes are undefined.
-void ensure_storage(c10::TensorImpl *x)
-{
+void ensure_storage(c10::TensorImpl *x) {
   if (x->numel() == 0) return;
   const size_t need =
       at::detail::computeStorageNbytes(x->sizes(), x->strides(), x->itemsize(), size_t(x->storage_offset()));
@@ -87,8 +84,7 @@ void ensure_storage(c10::TensorImpl *x)
   }
 }
 
-const Tensor &resize_(const Tensor &self, IntArrayRef sizes, std::optional<MemoryFormat> format)
-{
+const Tensor &resize_(const Tensor &self, IntArrayRef sizes, std::optional<MemoryFormat> format) {
   c10::TensorImpl *x = self.unsafeGetTensorImpl();
   at::detail::check_size_nonnegative(sizes);
   if (x->sizes() != sizes) {
@@ -102,11 +98,11 @@ const Tensor &resize_(const Tensor &self, IntArrayRef sizes, std::optional<Memor
   return self;
 }
 
-Tensor &set_geometry(Tensor &self, c10::Storage source, int64_t offset, IntArrayRef sizes, IntArrayRef strides)
-{
+Tensor &set_geometry(Tensor &self, c10::Storage source, int64_t offset, IntArrayRef sizes,
+                     IntArrayRef strides) {
   c10::TensorImpl *x = self.unsafeGetTensorImpl();
-  TORCH_CHECK(source.device().type() == kTpu, "Attempted to set the storage of a tensor on device \"", self.device(),
-              "\" to a storage on different device \"", source.device(), "\".");
+  TORCH_CHECK(source.device().type() == kTpu, "Attempted to set the storage of a tensor on device \"",
+              self.device(), "\" to a storage on different device \"", source.device(), "\".");
   TORCH_CHECK(offset >= 0, "Tensor: invalid storage offset ", offset);
   at::detail::check_size_nonnegative(sizes);
   x->set_storage_keep_dtype(std::move(source));
@@ -117,30 +113,27 @@ Tensor &set_geometry(Tensor &self, c10::Storage source, int64_t offset, IntArray
   return self;
 }
 
-Tensor &set_source_storage(Tensor &self, c10::Storage source)
-{
+Tensor &set_source_storage(Tensor &self, c10::Storage source) {
   const int64_t n = int64_t(source.nbytes() / self.unsafeGetTensorImpl()->itemsize());
   return set_geometry(self, std::move(source), 0, n, {});
 }
 
-Tensor &set_source_tensor(Tensor &self, const Tensor &source)
-{
+Tensor &set_source_tensor(Tensor &self, const Tensor &source) {
   if (self.is_same(source)) return self;
-  TORCH_CHECK(self.scalar_type() == source.scalar_type(), "Could not set tensor of type ", source.scalar_type(),
-              " to a tensor of type ", self.scalar_type());
+  TORCH_CHECK(self.scalar_type() == source.scalar_type(), "Could not set tensor of type ",
+              source.scalar_type(), " to a tensor of type ", self.scalar_type());
   return set_geometry(self, source.storage(), source.storage_offset(), source.sizes(), source.strides());
 }
 
-Tensor &set_nothing(Tensor &self)
-{
+Tensor &set_nothing(Tensor &self) {
   auto s = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 0,
-                                                 Allocator::allocate_on(self.device().index(), 0), allocator(), true);
+                                                 Allocator::allocate_on(self.device().index(), 0),
+                                                 allocator(), true);
   return set_geometry(self, c10::Storage(std::move(s)), 0, {0}, {});
 }
 
 // The core's call-back: an out= tensor of the wrong size. Never throws.
-tpu_error *resize_out(tpu_tensor *t, int rank, const int64_t *sizes)
-{
+tpu_error *resize_out(tpu_tensor *t, int rank, const int64_t *sizes) {
   try {
     const Tensor x = Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(
         static_cast<c10::TensorImpl *>(t->handle)));
@@ -154,10 +147,9 @@ tpu_error *resize_out(tpu_tensor *t, int rank, const int64_t *sizes)
   }
 }
 
-// --- copies ---------------------------------------------------------------------------------------------------------------
+// --- copies ---
 
-void upload(const Tensor &from, const Tensor &to)
-{
+void upload(const Tensor &from, const Tensor &to) {
   Tensor src = from.resolve_conj().resolve_neg();
   if (src.sizes() != to.sizes()) src = src.expand(to.sizes());
   TORCH_CHECK(src.layout() == c10::Layout::Strided, "tpu: cannot copy from a ", src.layout(), " tensor");
@@ -172,11 +164,11 @@ void upload(const Tensor &from, const Tensor &to)
   check(tpu_copy(&mid, &dst));
 }
 
-void download(const Tensor &from, const Tensor &to)
-{
+void download(const Tensor &from, const Tensor &to) {
   tpu_tensor src;
   to_c(src, from);
-  if (from.scalar_type() == to.scalar_type() && from.sizes() == to.sizes() && to.is_contiguous() && !to.is_conj() && !to.is_neg())
+  if (from.scalar_type() == to.scalar_type() && from.sizes() == to.sizes() && to.is_contiguous() &&
+      !to.is_conj() && !to.is_neg())
     return check(tpu_download(&src, to.mutable_data_ptr()));
   const Tensor plain(at::detail::empty_cpu(from.sizes(), from.scalar_type()));
   check(tpu_download(&src, plain.mutable_data_ptr()));
@@ -184,8 +176,7 @@ void download(const Tensor &from, const Tensor &to)
 }
 
 // What copy_ ends in when one side is ours. The source may change right after, so non_blocking needs nothing.
-Tensor copy_from(const Tensor &src, const Tensor &dst, bool)
-{
+Tensor copy_from(const Tensor &src, const Tensor &dst, bool) {
   if (dst.numel() == 0 || src.is_same(dst)) return dst;
   const bool from_us = src.device().type() == kTpu, to_us = dst.device().type() == kTpu;
   if (from_us && to_us) {
@@ -202,55 +193,51 @@ Tensor copy_from(const Tensor &src, const Tensor &dst, bool)
   return dst;
 }
 
-Tensor &copy_(Tensor &dst, const Tensor &src, bool non_blocking)
-{
+Tensor &copy_(Tensor &dst, const Tensor &src, bool non_blocking) {
   if (src.sizes() == dst.sizes() || dst.device().type() == kTpu) copy_from(src, dst, non_blocking);
   else copy_from(src.expand(dst.sizes()), dst, non_blocking);
   return dst;
 }
 
-Tensor copy_from_and_resize(const Tensor &src, const Tensor &dst)
-{
+Tensor copy_from_and_resize(const Tensor &src, const Tensor &dst) {
   if (src.sizes() != dst.sizes()) dst.resize_(src.sizes());
   return copy_from(src, dst, false);
 }
 
-c10::Scalar local_scalar(const Tensor &self)
-{
+c10::Scalar local_scalar(const Tensor &self) {
   alignas(16) char buf[16] = {};
   tpu_tensor t;
   to_c(t, self);
   TORCH_CHECK(self.numel() == 1, "a Tensor with ", self.numel(), " elements cannot be converted to Scalar");
   check(tpu_download(&t, buf));
   switch (self.scalar_type()) {
-#define CASE(type, name) \
+#define CASE(type, name)                                                                                     \
   case ScalarType::name: return c10::Scalar(*reinterpret_cast<const type *>(buf));
     AT_FORALL_SCALAR_TYPES_WITH_COMPLEX(CASE)
-    CASE(uint16_t, UInt16) CASE(uint32_t, UInt32) CASE(uint64_t, UInt64)
+    CASE(uint16_t, UInt16)
+    CASE(uint32_t, UInt32) CASE(uint64_t, UInt64)
 #undef CASE
-    default: TORCH_CHECK_NOT_IMPLEMENTED(false, "item() of a tpu tensor of dtype ", self.scalar_type());
+        default : TORCH_CHECK_NOT_IMPLEMENTED(false, "item() of a tpu tensor of dtype ", self.scalar_type());
   }
 }
 
-bool equal(const Tensor &a, const Tensor &b)
-{
-  TORCH_CHECK(a.device() == b.device(), "Expected all tensors to be on the same device, but found at least two devices, ",
-              a.device(), " and ", b.device(), "!");
-  TORCH_CHECK(a.scalar_type() == b.scalar_type(), "Expected object of data type ", a.scalar_type(), " but got data type ",
-              b.scalar_type(), " for argument 'other' in call to equal");
+bool equal(const Tensor &a, const Tensor &b) {
+  TORCH_CHECK(a.device() == b.device(),
+              "Expected all tensors to be on the same device, but found at least two devices, ", a.device(),
+              " and ", b.device(), "!");
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(), "Expected object of data type ", a.scalar_type(),
+              " but got data type ", b.scalar_type(), " for argument 'other' in call to equal");
   return a.sizes() == b.sizes() && (a.numel() == 0 || a.eq(b).all().item().toBool());
 }
 
 // For tests of the size-generic programs: torch.ops.tpu._mark_generic(x, dim, rung, fill).
-void mark_generic(const Tensor &x, int64_t dim, int64_t rung, double fill)
-{
+void mark_generic(const Tensor &x, int64_t dim, int64_t rung, double fill) {
   tpu_tensor t;
   to_c(t, x);
   check(tpu_debug_mark_generic(&t, int(dim), rung, fill));
 }
 
-void register_structural(torch::Library *m, std::set<std::string> &done)
-{
+void register_structural(torch::Library *m, std::set<std::string> &done) {
   auto add = [&](const char *name, auto *f) { done.insert(name), m->impl(name, f); };
   add("empty.memory_format", &empty);
   add("empty_strided", &empty_strided);
@@ -274,7 +261,8 @@ void register_structural(torch::Library *m, std::set<std::string> &done)
   add("equal", &equal);
   add("record_stream", +[](Tensor &, Stream) {});
   auto *own = new torch::Library(torch::Library::FRAGMENT, "tpu", {}, __FILE__, __LINE__);
-  own->def("_mark_generic(Tensor(a!) x, int dim, int rung, float fill) -> ()", torch::CppFunction(&mark_generic));
+  own->def("_mark_generic(Tensor(a!) x, int dim, int rung, float fill) -> ()",
+           torch::CppFunction(&mark_generic));
 }
 
 } // namespace tpu

@@ -10,45 +10,42 @@ using c10::DeviceIndex;
 using c10::Stream;
 
 // The one place where an error of the core becomes a C++ exception (and so a Python one).
-[[noreturn]] void raise(tpu_error *e)
-{
+[[noreturn]] void raise(tpu_error *e) {
   const std::string text = tpu_error_message(e);
   const tpu_code code = tpu_error_code(e);
   tpu_error_free(e);
   const c10::SourceLocation here{__func__, __FILE__, uint32_t(__LINE__)};
   switch (code) {
-    case TPU_VALUE: throw c10::ValueError(here, text);
-    case TPU_TYPE: throw c10::TypeError(here, text);
-    case TPU_INDEX: throw c10::IndexError(here, text);
-    case TPU_NOT_IMPLEMENTED: throw c10::NotImplementedError(here, text);
-    case TPU_OUT_OF_MEMORY: throw c10::OutOfMemoryError(here, text);
-    case TPU_LINALG: throw c10::LinAlgError(here, text);
-    default: throw c10::Error(here, text);
+  case TPU_VALUE: throw c10::ValueError(here, text);
+  case TPU_TYPE: throw c10::TypeError(here, text);
+  case TPU_INDEX: throw c10::IndexError(here, text);
+  case TPU_NOT_IMPLEMENTED: throw c10::NotImplementedError(here, text);
+  case TPU_OUT_OF_MEMORY: throw c10::OutOfMemoryError(here, text);
+  case TPU_LINALG: throw c10::LinAlgError(here, text);
+  default: throw c10::Error(here, text);
   }
 }
 
-inline void check(tpu_error *e)
-{
+inline void check(tpu_error *e) {
   if (C10_UNLIKELY(e != nullptr)) raise(e);
 }
 
-// --- current device and stream -----------------------------------------------------------------------------------
+// --- current device and stream ---
 
 thread_local DeviceIndex current = 0;
 thread_local std::array<c10::StreamId, 128> streams{}; // work is in order per device: a stream is only its id
 
 inline DeviceIndex device_or_current(DeviceIndex i) { return i < 0 ? current : i; }
 
-inline Device checked(Device d)
-{
+inline Device checked(Device d) {
   TORCH_CHECK(d.type() == kTpu, "expected a tpu device, got ", d);
   const DeviceIndex i = device_or_current(d.index());
-  if (i != 0) check(tpu_device_check(i)); // 0 is looked at when the runtime starts, which says what is missing
+  if (i != 0)
+    check(tpu_device_check(i)); // 0 is looked at when the runtime starts, which says what is missing
   return Device(kTpu, i);
 }
 
-DeviceIndex exchange_device(DeviceIndex i)
-{
+DeviceIndex exchange_device(DeviceIndex i) {
   const DeviceIndex old = current;
   if (i >= 0 && i != old) {
     check(tpu_device_check(i));
@@ -57,52 +54,36 @@ DeviceIndex exchange_device(DeviceIndex i)
   return old;
 }
 
-// --- device memory -------------------------------------------------------------------------------------------------
+// --- device memory ---
 
 void storage_deleter(void *ctx) { tpu_storage_free(static_cast<tpu_storage *>(ctx)); }
 
-inline c10::DataPtr data_ptr(tpu_storage *s, DeviceIndex device)
-{
+inline c10::DataPtr data_ptr(tpu_storage *s, DeviceIndex device) {
   return {tpu_storage_address(s), s, &storage_deleter, Device(kTpu, device)};
 }
 
 // A pointer that came back without its DataPtr (from_blob on our address) is found by its range.
-inline tpu_storage *storage_of(const c10::DataPtr &p)
-{
-  return p.get_deleter() == &storage_deleter ? static_cast<tpu_storage *>(p.get_context()) : tpu_storage_find(p.get());
+inline tpu_storage *storage_of(const c10::DataPtr &p) {
+  return p.get_deleter() == &storage_deleter ? static_cast<tpu_storage *>(p.get_context())
+                                             : tpu_storage_find(p.get());
 }
 
 struct Allocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t n) override { return allocate_on(current, n); }
-  static c10::DataPtr allocate_on(DeviceIndex device, size_t n)
-  {
+  static c10::DataPtr allocate_on(DeviceIndex device, size_t n) {
     tpu_storage *s = nullptr;
     check(tpu_storage_new(device, n, &s));
     return data_ptr(s, device);
   }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; } // the context is not the address
-  void copy_data(void *to, const void *from, size_t n) const override
-  {
-    const int64_t size = int64_t(n), stride = 1;
-    auto bytes = [&](const void *p) {
-      tpu_storage *s = tpu_storage_find(p);
-      TORCH_CHECK(s, "copy_data: not an address of a tpu storage");
-      tpu_tensor t{};
-      t.storage = s, t.sizes = &size, t.strides = &stride, t.rank = 1, t.dtype = int16_t(c10::ScalarType::Byte);
-      t.offset = static_cast<const char *>(p) - static_cast<const char *>(tpu_storage_address(s));
-      t.device = int16_t(tpu_storage_device(s));
-      return t;
-    };
-    if (!n) return;
-    const tpu_tensor src = bytes(from), dst = bytes(to);
-    check(tpu_copy(&src, &dst));
+  void copy_data(void *, const void *, size_t) const override {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "a tpu storage is copied through its tensor");
   }
 
   bool initialized() override { return tpu_is_open(); }
   void emptyCache(c10::MempoolId_t) override {} // buffers go back to the plugin as soon as nothing holds them
   void recordStream(const c10::DataPtr &, Stream) override {}
-  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex device) override
-  {
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex device) override {
     tpu_memory m;
     tpu_memory_stats(device_or_current(device), &m);
     c10::CachingDeviceAllocator::DeviceStats d;
@@ -116,8 +97,7 @@ struct Allocator final : c10::DeviceAllocator {
   }
   void resetAccumulatedStats(DeviceIndex d) override { tpu_memory_reset_accumulated(device_or_current(d)); }
   void resetPeakStats(DeviceIndex d) override { tpu_memory_reset_peak(device_or_current(d)); }
-  std::pair<size_t, size_t> getMemoryInfo(DeviceIndex d) override
-  {
+  std::pair<size_t, size_t> getMemoryInfo(DeviceIndex d) override {
     tpu_memory m;
     tpu_memory_stats(device_or_current(d), &m);
     return {size_t(std::max<int64_t>(0, m.limit - m.allocated)), size_t(m.limit)};
@@ -130,14 +110,14 @@ Allocator *allocator() // never destroyed: storages outlive the interpreter
   return a;
 }
 
-void resize_storage(c10::StorageImpl *impl, size_t nbytes)
-{
+void resize_storage(c10::StorageImpl *impl, size_t nbytes) {
   tpu_storage *s = storage_of(impl->data_ptr());
   if (!s) {
     TORCH_CHECK(!impl->data_ptr(), "this storage's memory is not ours to resize");
     impl->set_data_ptr_noswap(Allocator::allocate_on(device_or_current(impl->device().index()), nbytes));
   } else {
-    TORCH_CHECK(impl->data_ptr().get_deleter() == &storage_deleter, "a borrowed tpu storage cannot be resized");
+    TORCH_CHECK(impl->data_ptr().get_deleter() == &storage_deleter,
+                "a borrowed tpu storage cannot be resized");
     check(tpu_storage_resize(s, nbytes));
     const DeviceIndex device = impl->device().index();
     impl->mutable_data_ptr().release_context();
@@ -146,49 +126,37 @@ void resize_storage(c10::StorageImpl *impl, size_t nbytes)
   impl->set_nbytes(nbytes);
 }
 
-// --- pinned host memory: nothing to pin, but aligned, and known by address ------------------------------------------
+// --- pinned host memory: nothing to pin, but aligned, and known by address ---
 
 struct PinnedAllocator final : at::HostAllocator {
   struct Book {
     std::mutex lock;
     std::map<const char *, size_t> live;
-    at::HostStats stats;
   };
-  static Book &book()
-  {
+  static Book &book() {
     static auto *b = new Book;
     return *b;
   }
-  static void free_block(void *p)
-  {
-    Book &b = book();
-    std::lock_guard<std::mutex> hold(b.lock);
-    if (auto it = b.live.find(static_cast<char *>(p)); it != b.live.end()) {
-      for (auto *s : {&b.stats.active_bytes, &b.stats.allocated_bytes}) s->decrease(it->second);
-      for (auto *s : {&b.stats.active_requests, &b.stats.allocations}) s->decrease(1);
-      b.live.erase(it);
+  static void free_block(void *p) {
+    {
+      std::lock_guard<std::mutex> hold(book().lock);
+      book().live.erase(static_cast<char *>(p));
     }
     std::free(p);
   }
-  static bool holds(const void *p)
-  {
-    Book &b = book();
-    std::lock_guard<std::mutex> hold(b.lock);
+  static bool holds(const void *p) {
+    std::lock_guard<std::mutex> hold(book().lock);
     const char *c = static_cast<const char *>(p);
-    auto it = b.live.upper_bound(c);
-    return it != b.live.begin() && (--it, c < it->first + it->second);
+    auto it = book().live.upper_bound(c);
+    return it != book().live.begin() && (--it, c < it->first + it->second);
   }
-  c10::DataPtr allocate(size_t n) override
-  {
+  c10::DataPtr allocate(size_t n) override {
     void *p = nullptr;
     if (n) {
       if (posix_memalign(&p, 64, n)) p = nullptr;
       TORCH_CHECK_WITH(OutOfMemoryError, p, "pinned memory: out of memory allocating ", n, " bytes");
-      Book &b = book();
-      std::lock_guard<std::mutex> hold(b.lock);
-      b.live[static_cast<char *>(p)] = n;
-      for (auto *s : {&b.stats.active_bytes, &b.stats.allocated_bytes}) s->increase(n);
-      for (auto *s : {&b.stats.active_requests, &b.stats.allocations}) s->increase(1);
+      std::lock_guard<std::mutex> hold(book().lock);
+      book().live[static_cast<char *>(p)] = n;
     }
     return {p, p, &free_block, Device(c10::DeviceType::CPU)};
   }
@@ -196,64 +164,47 @@ struct PinnedAllocator final : at::HostAllocator {
   void copy_data(void *to, const void *from, size_t n) const override { default_copy_data(to, from, n); }
   bool record_event(void *, void *, Stream) override { return true; }
   void empty_cache() override {}
-  at::HostStats get_stats() override
-  {
-    std::lock_guard<std::mutex> hold(book().lock);
-    return book().stats;
-  }
-  void reset_accumulated_stats() override { each([](c10::CachingAllocator::Stat &s) { s.reset_accumulated(); }); }
-  void reset_peak_stats() override { each([](c10::CachingAllocator::Stat &s) { s.reset_peak(); }); }
-
- private:
-  template <class F> static void each(F f)
-  {
-    Book &b = book();
-    std::lock_guard<std::mutex> hold(b.lock);
-    for (auto *s : {&b.stats.active_bytes, &b.stats.allocated_bytes, &b.stats.active_requests, &b.stats.allocations})
-      f(*s);
-  }
+  at::HostStats get_stats() override { return {}; }
+  void reset_accumulated_stats() override {}
+  void reset_peak_stats() override {}
 };
 
-PinnedAllocator *pinned_allocator()
-{
+PinnedAllocator *pinned_allocator() {
   static auto *a = new PinnedAllocator;
   return a;
 }
 
-// --- guard: devices, streams, events ---------------------------------------------------------------------------------
+// --- guard: devices, streams, events ---
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return kTpu; }
   Device exchangeDevice(Device d) const override { return Device(kTpu, exchange_device(d.index())); }
   Device getDevice() const override { return Device(kTpu, current); }
   void setDevice(Device d) const override { exchange_device(d.index()); }
-  void uncheckedSetDevice(Device d) const noexcept override
-  {
+  void uncheckedSetDevice(Device d) const noexcept override {
     if (d.index() >= 0) current = d.index();
   }
   DeviceIndex deviceCount() const noexcept override { return DeviceIndex(std::min(tpu_device_count(), 127)); }
   c10::DeviceCapability getDeviceCapability(Device) const override { return {}; }
 
-  static Stream stream(Device d, c10::StreamId id)
-  {
+  static Stream stream(Device d, c10::StreamId id) {
     return Stream(Stream::UNSAFE, Device(kTpu, device_or_current(d.index())), id);
   }
-  Stream getStream(Device d) const override { return stream(d, streams[size_t(device_or_current(d.index()))]); }
+  Stream getStream(Device d) const override {
+    return stream(d, streams[size_t(device_or_current(d.index()))]);
+  }
   Stream getDefaultStream(Device d) const override { return stream(d, 0); }
-  Stream getStreamFromGlobalPool(Device d, bool) const override
-  {
+  Stream getStreamFromGlobalPool(Device d, bool) const override {
     static std::atomic<unsigned> next{0};
     return stream(d, 1 + next++ % 32);
   }
   Stream getNewStream(Device d, int) const override { return getStreamFromGlobalPool(d, false); }
-  Stream exchangeStream(Stream s) const override
-  {
+  Stream exchangeStream(Stream s) const override {
     auto &slot = streams[size_t(device_or_current(s.device().index()))];
     return stream(s.device(), std::exchange(slot, s.id()));
   }
   void *getStreamNativeHandle(const Stream s) const override { return reinterpret_cast<void *>(s.id()); }
-  bool queryStream(const Stream &s) const override
-  {
+  bool queryStream(const Stream &s) const override {
     tpu_event *e = nullptr;
     check(tpu_event_record(s.device_index(), &e));
     const bool done = tpu_event_query(e);
@@ -263,8 +214,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void synchronizeStream(const Stream &s) const override { check(tpu_synchronize(s.device_index())); }
   void synchronizeDevice(const DeviceIndex i) const override { check(tpu_synchronize(device_or_current(i))); }
 
-  void record(void **event, const Stream &s, const DeviceIndex i, const c10::EventFlag) const override
-  {
+  void record(void **event, const Stream &s, const DeviceIndex i, const c10::EventFlag) const override {
     TORCH_CHECK(i < 0 || i == s.device_index(), "Event device index ", int(i),
                 " does not match recording stream's device index ", int(s.device_index()), ".");
     tpu_event *e = nullptr;
@@ -273,22 +223,22 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   void block(void *, const Stream &) const override {} // in order already
   bool queryEvent(void *e) const override { return !e || tpu_event_query(static_cast<tpu_event *>(e)); }
-  void synchronizeEvent(void *e) const override
-  {
+  void synchronizeEvent(void *e) const override {
     if (e) check(tpu_event_wait(static_cast<tpu_event *>(e)));
   }
-  void destroyEvent(void *e, const DeviceIndex) const noexcept override { tpu_event_free(static_cast<tpu_event *>(e)); }
-  double elapsedTime(void *a, void *b, const DeviceIndex) const override
-  {
+  void destroyEvent(void *e, const DeviceIndex) const noexcept override {
+    tpu_event_free(static_cast<tpu_event *>(e));
+  }
+  double elapsedTime(void *a, void *b, const DeviceIndex) const override {
     TORCH_CHECK(a && b, "Both events must be recorded before calculating elapsed time.");
     return tpu_event_elapsed_ms(static_cast<tpu_event *>(a), static_cast<tpu_event *>(b));
   }
 };
 
-// --- random numbers ---------------------------------------------------------------------------------------------------
+// --- random numbers ---
 
-// Two locks: `draw` is held while an op is dispatched (it may compile), `short_` only for moments, because Python
-// takes it with the GIL held and a compile polls for Ctrl-C under the GIL.
+// Two locks: `draw` is held while an op is dispatched (it may compile), `short_` only for moments, because
+// Python takes it with the GIL held and a compile polls for Ctrl-C under the GIL.
 struct PhiloxState {
   std::mutex draw, short_;
   tpu_philox v{c10::default_rng_seed_val, 0};
@@ -298,15 +248,13 @@ struct Generator final : c10::GeneratorImpl {
   std::shared_ptr<PhiloxState> state;
 
   explicit Generator(DeviceIndex i, std::shared_ptr<PhiloxState> s = std::make_shared<PhiloxState>())
-      : GeneratorImpl(Device(kTpu, i), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)), state(std::move(s))
-  {}
-  tpu_philox get() const
-  {
+      : GeneratorImpl(Device(kTpu, i), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
+        state(std::move(s)) {}
+  tpu_philox get() const {
     std::lock_guard<std::mutex> hold(state->short_);
     return state->v;
   }
-  void set(tpu_philox v)
-  {
+  void set(tpu_philox v) {
     std::lock_guard<std::mutex> hold(state->short_);
     state->v = v;
   }
@@ -314,13 +262,11 @@ struct Generator final : c10::GeneratorImpl {
   void set_offset(uint64_t offset) override { set({get().seed, offset}); }
   uint64_t get_offset() const override { return get().offset; }
   uint64_t current_seed() const override { return get().seed; }
-  uint64_t seed() override
-  {
+  uint64_t seed() override {
     set_current_seed(c10::detail::getNonDeterministicRandom());
     return current_seed();
   }
-  void set_state(const c10::TensorImpl &t) override
-  {
+  void set_state(const c10::TensorImpl &t) override {
     TORCH_CHECK(t.device().is_cpu() && t.dtype() == caffe2::TypeMeta::Make<uint8_t>() && t.is_contiguous(),
                 "RNG state must be a torch.ByteTensor on the CPU");
     TORCH_CHECK(t.numel() == sizeof(tpu_philox), "RNG state is wrong size");
@@ -328,33 +274,28 @@ struct Generator final : c10::GeneratorImpl {
     std::memcpy(&v, t.data(), sizeof v);
     set(v);
   }
-  c10::intrusive_ptr<c10::TensorImpl> get_state() const override
-  {
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
     at::TensorBase t = at::detail::empty_cpu({int64_t(sizeof(tpu_philox))}, c10::ScalarType::Byte);
     const tpu_philox v = get();
     std::memcpy(t.mutable_data_ptr(), &v, sizeof v);
     return t.getIntrusivePtr();
   }
-  void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl> &g) override
-  {
+  void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl> &g) override {
     auto *other = dynamic_cast<Generator *>(g.get());
     TORCH_CHECK_TYPE(other, "graphsafe_set_state: not a tpu generator");
     state = other->state;
   }
-  c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override
-  {
+  c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override {
     return c10::make_intrusive<Generator>(device_.index(), state);
   }
-  Generator *clone_impl() const override
-  {
+  Generator *clone_impl() const override {
     auto *g = new Generator(device_.index());
     g->set(get());
     return g;
   }
 };
 
-const at::Generator &default_generator(DeviceIndex i)
-{
+const at::Generator &default_generator(DeviceIndex i) {
   static auto *all = new std::array<at::Generator, 128>;
   static std::mutex lock;
   i = device_or_current(i);
@@ -367,7 +308,7 @@ const at::Generator &default_generator(DeviceIndex i)
   return g;
 }
 
-// --- hooks --------------------------------------------------------------------------------------------------------------
+// --- hooks ---
 
 struct Hooks final : at::PrivateUse1HooksInterface {
   void init() const override { check(tpu_open()); }
@@ -380,20 +321,17 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   DeviceIndex exchangeDevice(DeviceIndex i) const override { return exchange_device(i); }
   DeviceIndex maybeExchangeDevice(DeviceIndex i) const override { return exchange_device(i); }
   const at::Generator &getDefaultGenerator(DeviceIndex i) const override { return default_generator(i); }
-  at::Generator getNewGenerator(DeviceIndex i) const override
-  {
+  at::Generator getNewGenerator(DeviceIndex i) const override {
     return at::make_generator<Generator>(checked(Device(kTpu, i)).index());
   }
-  Device getDeviceFromPtr(void *p) const override
-  {
+  Device getDeviceFromPtr(void *p) const override {
     tpu_storage *s = tpu_storage_find(p);
     TORCH_CHECK(s, "the address belongs to no tpu storage");
     return Device(kTpu, DeviceIndex(tpu_storage_device(s)));
   }
   bool isPinnedPtr(const void *p) const override { return PinnedAllocator::holds(p); }
   c10::Allocator *getPinnedMemoryAllocator() const override { return pinned_allocator(); }
-  void resizePrivateUse1Bytes(const c10::Storage &s, size_t n) const override
-  {
+  void resizePrivateUse1Bytes(const c10::Storage &s, size_t n) const override {
     resize_storage(s.unsafeGetStorageImpl(), n);
   }
 };

@@ -12,7 +12,17 @@
   X(create)         \
   X(foreach)        \
   X(optim)          \
-  X(random)
+  X(random)         \
+  X(reduce)         \
+  X(shape)          \
+  X(pad)            \
+  X(index)          \
+  X(scatter)        \
+  X(embedding)      \
+  X(sort)           \
+  X(scan)           \
+  X(distance)       \
+  X(dynamic)
 
 #define DECLARE(name) extern const tpu_row rows_##name[];
 FAMILIES(DECLARE)

@@ -1,0 +1,234 @@
+/* Results whose size depends on the data: the parts that run on the device.
+ *
+ * A row here computes its result at full capacity, packed to the front, together with how much of it counts. The compositions in
+ * step/ read that number and return a prefix of the storage, so that no program is made per count. Beyond the count stand zeros.
+ *
+ * The compositions and the rows they need:
+ *   nonzero(x)                    tpu::nonzero(x) -> rows, n
+ *   masked_select(x, mask)        tpu::masked_select(x, mask) -> values, n
+ *   index.Tensor, index_put with masks among the indices: each mask becomes the columns of tpu::nonzero(mask), then the row itself
+ *   _unique, _unique2             tpu::unique(x, true) -> values, inverse, counts, n
+ *   unique_consecutive(dim=None)  tpu::unique(x, false)
+ *   unique_dim                    tpu::unique_dim(x, dim, true) -> values (packed along dim), inverse, counts, n
+ *   unique_dim_consecutive, unique_consecutive(dim)  tpu::unique_dim(x, dim, false)
+ *   repeat_interleave(repeats)    tpu::total(repeats) -> sum, then repeat_interleave.Tensor with output_size a rung >= sum
+ *   bincount(x, w, minlength)     tpu::extent(x) -> largest + 1 (an error when x has negatives), then tpu::bincount(x, w, rung)
+ *   equal(x, y)                   tpu::equal(x, y) -> one bool; sizes differ: false without running */
+#include "lower/indexing.h"
+
+static Val count_of(B *b, Val flat) { return b_sum(b, b_cast(b, flat, DT_I64), 1, false); }
+
+/* tpu::nonzero(x): i64[numel, rank] and their number */
+static void nonzero(L *l) {
+  B *b = l_b(l);
+  Val x = b_cast(b, l_tensor(l, 0), DT_BOOL), flat = ix_flat(b, x), col[IR_MAX_RANK];
+  int rank = b_rank(b, x);
+  int64_t n = b_numel_static(b, flat), stride = n;
+  if (!b_ok(b)) return;
+  if (rank == 0 || n == 0) {
+    ret(l, b_zeros(b, DT_I64, &(shape){.rank = 2, .d = {{n, 0}, {rank, 0}}}));
+  } else {
+    Val lin = ix_trues(b, flat, n);
+    for (int i = 0; i < rank; i++) {
+      int64_t d = b_dim_static(b, x, i);
+      stride /= d;
+      Val c = b_rem(b, b_div(b, lin, b_const_i(b, DT_I32, stride)), b_const_i(b, DT_I32, d));
+      col[i] = b_unsqueeze(b, b_cast(b, c, DT_I64), 1);
+    }
+    ret(l, b_concat(b, col, rank, 1));
+  }
+  ret(l, count_of(b, flat));
+}
+
+/* tpu::masked_select(x, mask): the elements where mask is true, packed, and their number */
+static void masked_select(L *l) {
+  B *b = l_b(l);
+  Val x = l_tensor(l, 0), mask = l_tensor(l, 1);
+  tpu_dtype dt = b_dtype(b, mask);
+  if (dt != DT_BOOL && dt != DT_U8) l_fail(l, TPU_RUNTIME, "masked_select: expected BoolTensor or ByteTensor for mask");
+  shape s = b_broadcast_shape(b, x, mask);
+  if (!b_ok(b)) return;
+  Val flat = ix_flat(b, b_broadcast_to(b, b_cast(b, mask, DT_BOOL), &s));
+  ret(l, ix_pack(b, ix_rank(b, flat), ix_flat(b, b_broadcast_to(b, x, &s)), b_numel_static(b, flat)));
+  ret(l, count_of(b, flat));
+}
+
+/* --- unique ---------------------------------------------------------------------------------------------------------------- */
+
+/* From flags that say where a new value begins (i1[n], the first one set), the order (BAD: as it stands) and the values in that order:
+ * values, inverse, counts, number. */
+static void ret_groups(L *l, Val starts, Val order, Val values, int axis, const shape *inverse_shape) {
+  B *b = l_b(l);
+  int64_t n = b_dim_static(b, starts, 0);
+  Val one = b_const_i(b, DT_I32, 1), group = b_sub(b, b_cumulative(b, RED_SUM, b_cast(b, starts, DT_I32), 0, false), one);
+  Val place = b_select(b, starts, group, b_neg(b, one));
+  ret(l, ix_move(b, ix_pack(b, place, ix_move(b, values, axis, 0), n), 0, axis));
+  Val group64 = b_cast(b, group, DT_I64);
+  ret(l, b_reshape(b, order < 0 ? group64 : ix_pack(b, order, group64, n), inverse_shape));
+  ret(l, b_scatter_nd(b, SCAT_ADD, b_zeros(b, DT_I64, b_shape(b, group)), &group, 1, b_const_i(b, DT_I64, 1)));
+  ret(l, count_of(b, starts));
+}
+
+/* Element i of the axis differs from the one before it, in any of its other places; i1[n], true at 0. */
+static Val differs_from_last(B *b, Val v, int axis) {
+  int64_t n = b_dim_static(b, v, axis);
+  Val ne = b_ne(b, b_slice(b, v, axis, 1, n, 1), b_slice(b, v, axis, 0, n - 1, 1));
+  Val d = b_reduce(b, RED_OR, ne, axes_all(b_rank(b, v)) & ~(1u << axis), false);
+  return b_pad_axis(b, d, 0, 1, 0, b_const_i(b, DT_BOOL, 1));
+}
+
+static void ret_no_groups(L *l, Val values, const shape *inverse_shape) {
+  B *b = l_b(l);
+  ret(l, values);
+  ret(l, b_zeros(b, DT_I64, inverse_shape));
+  ret(l, b_zeros(b, DT_I64, &(shape){.rank = 1}));
+  ret(l, b_const_i(b, DT_I64, 0));
+}
+
+static bool has_order(L *l, Val x) {
+  if (dt_is_complex(b_dtype(l_b(l), x))) l_decline(l, "unique of complex numbers");
+  return b_ok(l_b(l));
+}
+
+/* tpu::unique(x, bool sort): x flat; with sort false only neighbours are compared */
+static void unique(L *l) {
+  B *b = l_b(l);
+  Val x = l_tensor(l, 0), v = ix_flat(b, x), order = BAD;
+  if (!has_order(l, x)) return;
+  if (b_numel_static(b, v) == 0) {
+    ret_no_groups(l, v, b_shape(b, x));
+    return;
+  }
+  if (l_bool(l, 1)) v = b_sort(b, v, 0, false, &order);
+  ret_groups(l, differs_from_last(b, v, 0), order, v, 0, b_shape(b, x));
+}
+
+enum { UNIQUE_KEYS = 16 };
+
+typedef struct columns {
+  Val rows; /* [n, m], sortable */
+} columns;
+
+/* One step of a radix sort by columns, the last first: args are the column number and the order so far. */
+static void sort_column(B *b, void *ctx, const Val *args, Val *results) {
+  Val rows = ((columns *)ctx)->rows, out[2], zero = b_const_i(b, DT_I32, 0);
+  int64_t n = b_dim_static(b, rows, 0);
+  Val column = b_reshape_to(b, b_dynamic_slice(b, rows, (Val[]){zero, args[0]}, (int64_t[]){n, 1}), 1, &n);
+  b_sort_multi(b, (Val[]){b_take(b, column, args[1], 0), args[1]}, 2, 1, 0, false, out);
+  results[0] = b_sub(b, args[0], b_const_i(b, DT_I32, 1));
+  results[1] = out[1];
+}
+
+static Val columns_left(B *b, void *ctx, const Val *args) {
+  (void)ctx;
+  return b_ge(b, args[0], b_const_i(b, DT_I32, 0));
+}
+
+/* The order that sorts the rows of v[n, m], I32[n]. */
+static Val row_order(B *b, Val v) {
+  tpu_dtype dt = b_dtype(b, v);
+  int64_t n = b_dim_static(b, v, 0), m = b_dim_static(b, v, 1);
+  shape line = shape_of(1, &n);
+  Val at = b_iota(b, DT_I32, &line, 0), in[UNIQUE_KEYS + 1], out[UNIQUE_KEYS + 1];
+  v = b_cast(b, v, dt == DT_BOOL ? DT_U8 : dt_acc(dt));
+  if (!b_ok(b) || m == 0) return at;
+  if (m <= UNIQUE_KEYS) {
+    for (int i = 0; i < m; i++) in[i] = b_reshape(b, b_slice(b, v, 1, i, i + 1, 1), &line);
+    in[m] = at;
+    b_sort_multi(b, in, (int)m + 1, (int)m, 0, false, out);
+    return out[m];
+  }
+  columns c = {v};
+  b_while(b, 2, (Val[]){b_const_i(b, DT_I32, m - 1), at}, columns_left, sort_column, &c, out);
+  return out[1];
+}
+
+/* tpu::unique_dim(x, int dim, bool sort): the slices along dim as wholes */
+static void unique_dim(L *l) {
+  B *b = l_b(l);
+  Val x = l_tensor(l, 0), order = BAD, v = x;
+  int axis = l_axis(l, 1, b_rank(b, x));
+  if (!has_order(l, x)) return;
+  if (b_rank(b, x) == 0) v = b_unsqueeze(b, x, 0);
+  int64_t n = b_dim_static(b, v, axis), total = b_numel_static(b, v);
+  shape line = shape_of(1, &n);
+  if (n == 0 || total == 0) {
+    if (n) l_fail(l, TPU_RUNTIME, "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied");
+    ret_no_groups(l, x, &line);
+    return;
+  }
+  if (l_bool(l, 2)) {
+    order = row_order(b, b_reshape_to(b, ix_move(b, v, axis, 0), 2, (int64_t[]){n, total / n}));
+    v = b_take(b, v, order, axis);
+  }
+  ret_groups(l, differs_from_last(b, v, axis), order, v, axis, &line);
+}
+
+/* --- sizes, bincount, equal ---------------------------------------------------------------------------------------------------- */
+
+/* tpu::total(x): the sum as an i64 scalar */
+static void total(L *l) {
+  B *b = l_b(l);
+  Val x = l_tensor(l, 0);
+  if (b_rank(b, x) != 1) l_fail(l, TPU_RUNTIME, "repeat_interleave only accept 1D vector as repeat");
+  if (b_dtype(b, x) != DT_I32 && b_dtype(b, x) != DT_I64) l_fail(l, TPU_RUNTIME, "repeats has to be Long or Int tensor");
+  if (!b_ok(b)) return;
+  b_check(b, b_ge(b, x, b_like(b, x, 0)), TPU_RUNTIME, "repeats can not be negative");
+  ret(l, b_sum(b, b_cast(b, x, DT_I64), 1, false));
+}
+
+static bool bincount_takes(L *l, Val x) {
+  B *b = l_b(l);
+  if (!dt_is_integral(b_dtype(b, x)))
+    l_fail(l, TPU_NOT_IMPLEMENTED, "\"bincount_cpu\" not implemented for '%s'", tpu_dtype_torch_name(b_dtype(b, x)));
+  if (b_rank(b, x) != 1 && !(b_rank(b, x) == 0)) l_fail(l, TPU_RUNTIME, "bincount only supports 1-d non-negative integral inputs.");
+  return b_ok(b);
+}
+
+/* tpu::extent(x): 1 + the largest element as an i64 scalar, 0 of nothing; elements must not be negative */
+static void extent(L *l) {
+  B *b = l_b(l);
+  Val x = l_tensor(l, 0);
+  if (!bincount_takes(l, x)) return;
+  x = b_cast(b, ix_flat(b, x), DT_I64);
+  b_check(b, b_ge(b, x, b_const_i(b, DT_I64, 0)), TPU_RUNTIME, "bincount only supports 1-d non-negative integral inputs.");
+  ret(l, b_add(b, b_reduce(b, RED_MAX, b_pad_axis(b, x, 0, 1, 0, b_const_i(b, DT_I64, -1)), 1, false), b_const_i(b, DT_I64, 1)));
+}
+
+/* tpu::bincount(x, Tensor? weights, int size): counts (or sums of weights) by value; weights of f32 stay f32, others become f64 */
+static void bincount(L *l) {
+  B *b = l_b(l);
+  Val x = l_tensor(l, 0);
+  if (!bincount_takes(l, x)) return;
+  x = b_cast(b, ix_flat(b, x), DT_I64);
+  shape s = shape_of(1, (int64_t[]){l_int(l, 2)});
+  Val w = b_const_i(b, DT_I64, 1);
+  if (l_has(l, 1)) {
+    w = ix_flat(b, l_tensor(l, 1));
+    if (b_ok(b) && b_dim_static(b, w, 0) != b_dim_static(b, x, 0))
+      l_fail(l, TPU_RUNTIME, "weights should be 1-d and have the same length as input");
+    if (b_dtype(b, w) != DT_F32) w = b_cast(b, w, DT_F64);
+  }
+  ret(l, b_scatter_nd(b, SCAT_ADD, b_zeros(b, b_dtype(b, w), &s), &x, 1, w));
+}
+
+/* tpu::equal(x, y): whether all elements are equal, of equal shapes */
+static void equal(L *l) {
+  B *b = l_b(l);
+  Val x = l_tensor(l, 0), y = l_tensor(l, 1);
+  if (b_dtype(b, x) != b_dtype(b, y))
+    l_fail(l, TPU_RUNTIME, "Expected all tensors to have the same dtype, but got %s and %s", tpu_dtype_torch_name(b_dtype(b, x)),
+           tpu_dtype_torch_name(b_dtype(b, y)));
+  ret(l, b_reduce(b, RED_AND, b_eq(b, x, y), axes_all(b_rank(b, x)), false));
+}
+
+const tpu_row rows_dynamic[] = {
+  {"tpu::nonzero", nonzero, 0, ROW_INTERNAL},
+  {"tpu::masked_select", masked_select, 0, ROW_INTERNAL},
+  {"tpu::unique", unique, 0, ROW_INTERNAL},
+  {"tpu::unique_dim", unique_dim, 0, ROW_INTERNAL},
+  {"tpu::total", total, 0, ROW_INTERNAL},
+  {"tpu::extent", extent, 0, ROW_INTERNAL},
+  {"tpu::bincount", bincount, 0, ROW_INTERNAL},
+  {"tpu::equal", equal, 0, ROW_INTERNAL | ROW_MASK},
+  {0}};

@@ -1,0 +1,262 @@
+/* Signatures of calls. See prep.h. */
+#include "call/prep.h"
+
+#include <string.h>
+
+#include "step/step.h"
+
+#define GROW(p, what, cap)                                                \
+  do {                                                                    \
+    if ((p)->n##what == (p)->cap) {                                       \
+      (p)->cap = (p)->cap ? (p)->cap * 2 : 16;                            \
+      (p)->what = tpu_xrealloc((p)->what, (p)->cap * sizeof *(p)->what);  \
+    }                                                                     \
+  } while (0)
+
+static uint32_t serial; /* of preparations: marks storages already seen by this one */
+static bool auto_sizes;
+
+bool sizes_auto(void) { return auto_sizes; }
+bool tpu_sizes_auto(void) { return auto_sizes; }
+void tpu_set_sizes_auto(bool on) { auto_sizes = on; }
+
+int64_t ladder_rung(int64_t n) {
+  if (n <= 2) return n < 1 ? n : 2;
+  int64_t p = 2;
+  while (p < n) {
+    if (p + p / 2 >= n) return p + p / 2;
+    p *= 2;
+  }
+  return p;
+}
+
+static void put8(prep *p, int v) {
+  char c = (char)v;
+  text_add(&p->sig, &c, 1);
+}
+static void put32(prep *p, uint32_t v) { text_add(&p->sig, &v, sizeof v); }
+static void put64(prep *p, int64_t v) { text_add(&p->sig, &v, sizeof v); }
+
+static uint32_t add_scalar(prep *p, tpu_dtype dt, uint64_t lo, uint64_t hi) {
+  GROW(p, scalars, cap_scalars);
+  p->scalars[p->nscalars] = (prep_scalar){lo, hi, (int8_t)dt};
+  return p->nscalars++;
+}
+
+static uint32_t add_store(prep *p, tpu_storage *s) {
+  if (s->mark_serial == serial) return s->mark_index;
+  GROW(p, stores, cap_stores);
+  p->stores[p->nstores] = (prep_store){s, s->value};
+  s->mark_serial = serial;
+  return s->mark_index = p->nstores++;
+}
+
+static uint32_t sym_number(prep *p, const vdim *d) {
+  if (!d->sym) return 0;
+  for (uint32_t k = 0; k < p->nsyms; k++)
+    if (p->syms[k].sym == d->sym) return k + 1;
+  GROW(p, syms, cap_syms);
+  p->syms[p->nsyms] = (prep_sym){d->sym, d->logical};
+  return ++p->nsyms;
+}
+
+/* --- numbers ------------------------------------------------------------------------------------------------------- */
+static bool special(double v, uint32_t flags) {
+  if (v == 0 || v == 1) return true;
+  return (flags & ROW_SPECIAL) && (v == -2 || v == -1 || v == -0.5 || v == 0.5 || v == 2 || v == 3);
+}
+
+/* A number: structure where its value is special, else an operand. */
+static void put_number(prep *p, int tag, const tpu_arg *a, uint32_t flags) {
+  double c[2] = {0, 0};
+  tpu_dtype dt = tag == TPU_A_SCALAR_B ? DT_BOOL : tag == TPU_A_SCALAR_I ? DT_I64 : tag == TPU_A_SCALAR_C ? DT_C128 : DT_F64;
+  uint64_t bits = (uint64_t)a->u.i;
+  double v = dt == DT_F64 ? a->u.d : (double)a->u.i;
+  if (dt == DT_C128) memcpy(c, a->u.ds, sizeof c);
+  put8(p, tag);
+  bool structure = dt == DT_BOOL || (dt != DT_C128 && special(v, flags) && !(v == 0 && bits != 0)); /* -0.0 is an operand */
+  put8(p, structure);
+  if (structure) {
+    put64(p, (int64_t)bits);
+    return;
+  }
+  uint64_t parts[2] = {bits, 0};
+  if (dt == DT_C128) memcpy(parts, c, sizeof parts);
+  add_scalar(p, dt, parts[0], parts[1]);
+}
+
+static void put_host(prep *p, prep_tensor *pt, const tpu_tensor *t, uint32_t flags) {
+  uint64_t bits[2] = {0, 0};
+  memcpy(bits, t->host, dt_bytes((tpu_dtype)pt->dtype));
+  put8(p, 'H');
+  put8(p, pt->dtype);
+  put8(p, t->flags);
+  double v = pt->dtype == DT_F64 ? *(const double *)t->host : pt->dtype == DT_I64 ? (double)*(const int64_t *)t->host : 0.25;
+  bool structure = (t->flags & TPU_T_WRAPPED) && (flags & ROW_SPECIAL) && special(v, flags) && !(v == 0 && bits[0]);
+  put8(p, structure);
+  pt->host = true;
+  pt->scalar = add_scalar(p, (tpu_dtype)pt->dtype, bits[0], bits[1]);
+  if (structure) put64(p, (int64_t)bits[0]);
+}
+
+/* --- tensors ------------------------------------------------------------------------------------------------------- */
+static void put_value_type(prep *p, const prep_store *ps) {
+  if (!ps->v) {
+    put8(p, 'E');
+    put64(p, (int64_t)ps->s->nbytes);
+    return;
+  }
+  put8(p, ps->v->dtype);
+  put8(p, ps->v->rank);
+  for (int i = 0; i < ps->v->rank; i++) {
+    put64(p, ps->v->d[i].n);
+    if (ps->v->d[i].sym) put32(p, 0x80000000u | sym_number(p, &ps->v->d[i]));
+  }
+}
+
+static void put_view(prep *p, prep_tensor *pt) {
+  const tpu_tensor *t = pt->t;
+  const geom *g = &pt->g;
+  put8(p, g->kind | (g->offset << 4) | (g->covers << 5));
+  put8(p, pt->dtype);
+  put8(p, t->rank);
+  if (g->kind == GEOM_PERMUTE) text_add(&p->sig, g->perm, t->rank);
+  if (g->kind == GEOM_WHOLE || g->kind == GEOM_PERMUTE) return;
+  text_add(&p->sig, t->sizes, t->rank * sizeof(int64_t));
+  if (g->kind != GEOM_RESHAPE) text_add(&p->sig, t->strides, t->rank * sizeof(int64_t));
+}
+
+static bool plan(prep_tensor *pt, const prep_store *ps) {
+  const tpu_tensor *t = pt->t;
+  view w = {(tpu_dtype)pt->dtype, t->rank, t->sizes, t->strides, t->offset};
+  vdim flat;
+  if (ps->v) return geom_plan(&w, (tpu_dtype)ps->v->dtype, ps->v->rank, ps->v->d, ps->s->nbytes, &pt->g);
+  flat = vdim_static((int64_t)ps->s->nbytes / dt_bytes(w.dtype));
+  return geom_plan(&w, w.dtype, 1, &flat, ps->s->nbytes, &pt->g);
+}
+
+/* Values that the row or the view cannot take as they are get a new home first. */
+static tpu_error *settle(prep *p, prep_tensor *pt, uint32_t flags) {
+  prep_store *ps = &p->stores[pt->store];
+  if (ps->v && value_is_generic(ps->v) && ((flags & ROW_SIZES) == ROW_NONE || !plan(pt, ps))) {
+    TRY(step_cut_exact(ps->s));
+    ps->v = ps->s->value;
+  }
+  plan(pt, ps);
+  if (pt->g.retype && pt->g.covers && ps->v && ps->v->state == V_CELL) { /* a byte storage is retyped once */
+    TRY(step_retype(ps->s, (tpu_dtype)pt->dtype));
+    ps->v = ps->s->value;
+    plan(pt, ps);
+  }
+  return NULL;
+}
+
+static tpu_error *put_tensor(prep *p, const tpu_tensor *t, uint32_t flags) {
+  GROW(p, tensors, cap_tensors);
+  prep_tensor *pt = &p->tensors[p->ntensors++];
+  pt->t = NULL;
+  if (t->flags & TPU_T_UNDEFINED) {
+    put8(p, 'U');
+    return NULL;
+  }
+  pt->t = t;
+  pt->host = false;
+  tpu_dtype dt = tpu_dtype_from_torch(t->dtype);
+  if (dt == DT_NONE || t->rank > TPU_MAX_RANK) {
+    p->decline = dt == DT_NONE ? "a dtype that XLA does not have" : "a tensor of more than 16 dims";
+    put8(p, 'U');
+    return NULL;
+  }
+  pt->dtype = (int8_t)dt;
+  if (t->flags & TPU_T_HOST) {
+    put_host(p, pt, t, flags);
+    return NULL;
+  }
+  bool seen = t->storage->mark_serial == serial;
+  pt->store = add_store(p, t->storage);
+  TRY(settle(p, pt, flags));
+  put8(p, 'T');
+  put8(p, t->flags);
+  put32(p, pt->store);
+  if (!seen) put_value_type(p, &p->stores[pt->store]);
+  put_view(p, pt);
+  if (pt->g.offset) pt->scalar = add_scalar(p, DT_I64, (uint64_t)t->offset, 0);
+  return NULL;
+}
+
+static tpu_error *put_arg(prep *p, const tpu_arg *a, uint32_t flags) {
+  switch ((tpu_tag)a->tag) {
+    case TPU_A_NONE: put8(p, a->tag); return NULL;
+    case TPU_A_TENSOR: return put_tensor(p, a->u.t, flags);
+    case TPU_A_TENSORS:
+      put8(p, a->tag);
+      put32(p, a->n);
+      for (uint32_t k = 0; k < a->n; k++) TRY(put_tensor(p, &a->u.t[k], flags));
+      return NULL;
+    case TPU_A_DOUBLE:
+      if (flags & ROW_FLOAT_PARAM) {
+        put_number(p, a->tag, a, flags);
+        return NULL;
+      } /* fall through */
+    case TPU_A_INT: case TPU_A_BOOL: case TPU_A_DTYPE:
+      put8(p, a->tag);
+      put64(p, a->u.i);
+      return NULL;
+    case TPU_A_SCALAR_I: case TPU_A_SCALAR_D: case TPU_A_SCALAR_B: case TPU_A_SCALAR_C:
+      put_number(p, a->tag, a, flags);
+      return NULL;
+    case TPU_A_INTS: case TPU_A_BOOLS: case TPU_A_DOUBLES:
+      put8(p, a->tag);
+      put32(p, a->n);
+      text_add(&p->sig, a->u.is, a->n * sizeof(int64_t));
+      return NULL;
+    case TPU_A_SCALARS:
+      put8(p, a->tag);
+      put32(p, a->n);
+      for (uint32_t k = 0; k < a->n; k++) put_number(p, a->u.as[k].tag, &a->u.as[k], flags);
+      return NULL;
+    case TPU_A_STRING:
+      put8(p, a->tag);
+      put32(p, a->n);
+      text_add(&p->sig, a->u.s, a->n);
+      return NULL;
+  }
+  return tpu_err(TPU_INTERNAL, "argument tag %d", a->tag);
+}
+
+/* A concatenation whose axis is generic (or grows, with the switch on): the rung of the result is part of the signature. */
+static void put_growth(prep *p, const tpu_call *call) {
+  p->rung = p->grown = 0;
+  if (!(call->row->flags & ROW_GROWS) || call->variant != TPU_FUNCTIONAL || call->nargs < 2) return;
+  const tpu_arg *list = &call->args[0];
+  if (list->tag != TPU_A_TENSORS || list->n != 2 || !list->u.t[0].storage) return;
+  int rank = list->u.t[0].rank;
+  int64_t axis = call->args[1].u.i < 0 ? call->args[1].u.i + rank : call->args[1].u.i;
+  if (axis < 0 || axis >= rank) return;
+  const tpu_value *v = list->u.t[0].storage->value;
+  bool generic = v && v->rank == rank && v->d[axis].sym && p->tensors[0].g.kind == GEOM_WHOLE;
+  if (!generic || list->u.t[1].rank != rank) return;
+  p->grown = list->u.t[0].sizes[axis] + list->u.t[1].sizes[axis];
+  p->rung = v->d[axis].n >= p->grown ? v->d[axis].n : ladder_rung(p->grown);
+  put64(p, p->rung);
+}
+
+tpu_error *prep_call(prep *p, const tpu_call *call) {
+  uint32_t flags = call->row->flags;
+  p->call = call;
+  p->decline = NULL;
+  p->nstores = p->nscalars = p->ntensors = p->nsyms = 0;
+  text_clear(&p->sig);
+  serial++;
+  const tpu_row *row = call->row;
+  text_add(&p->sig, &row, sizeof row);
+  put8(p, call->variant | (step_precision() << 4) | (step_masks_off() << 7));
+  put8(p, call->device);
+  for (int i = 0; i < call->nargs; i++) TRY(put_arg(p, &call->args[i], flags));
+  p->out_first = p->ntensors;
+  put32(p, (uint32_t)call->nouts);
+  if (call->variant == TPU_OUT)
+    for (int i = 0; i < call->nouts; i++) TRY(put_tensor(p, &call->outs[i], flags));
+  put_growth(p, call);
+  return NULL;
+}

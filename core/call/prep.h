@@ -1,0 +1,63 @@
+/* A call prepared for the memo: its signature bytes, the storages it touches, the numbers it carries.
+ *
+ * The signature holds everything a lowering may look at: row, variant, and per argument its tag and structure. Tensors say their view
+ * (plan, sizes, strides), the type of the value they lie in and which of the call's storages that is; numbers that may change from call
+ * to call (design 4) say only their dtype. Two calls with equal bytes run the same program.
+ * A prep belongs to one thread; what it points at is borrowed from the call and valid under the core lock. */
+#ifndef TPU_CALL_PREP_H
+#define TPU_CALL_PREP_H
+
+#include "base/text.h"
+#include "lower/lower.h"
+#include "tpu.h"
+#include "value/geometry.h"
+#include "value/storage.h"
+
+typedef struct prep_store {
+  tpu_storage *s;
+  tpu_value *v; /* NULL: never written, reads as zeros of `nbytes` */
+} prep_store;
+
+typedef struct prep_scalar {
+  uint64_t lo, hi; /* the bits in dtype (hi: second half of a C128) */
+  int8_t dtype;
+} prep_scalar;
+
+typedef struct prep_tensor {
+  const tpu_tensor *t; /* borrowed; NULL: undefined */
+  int8_t dtype;        /* tpu_dtype */
+  bool host;
+  uint32_t store;  /* !host: index into stores */
+  uint32_t scalar; /* host: its value; else the offset operand where geom.offset */
+  geom g;
+} prep_tensor;
+
+typedef struct prep_sym {
+  uint32_t sym;    /* of the value layer */
+  int64_t logical; /* its size in this call */
+} prep_sym;
+
+typedef struct prep {
+  const tpu_call *call;
+  text sig;
+  prep_store *stores;
+  prep_scalar *scalars;
+  prep_tensor *tensors; /* of all arguments in order, lists expanded; then the outs of OUT */
+  prep_sym *syms;       /* in order of first occurrence: number k in the signature */
+  uint32_t nstores, nscalars, ntensors, nsyms, out_first;
+  uint32_t cap_stores, cap_scalars, cap_tensors, cap_syms;
+  int64_t rung;        /* ROW_GROWS: physical size of the growing axis, 0 = exact */
+  int64_t grown;       /* its logical size */
+  const char *decline; /* a dtype or rank that the core does not have */
+} prep;
+
+/* Fills p (reusing its memory). A generic value seen through a view that is no permutation, or by a row of class NONE, is cut to
+ * exact first; a byte storage is retyped; both may launch. Core lock held. */
+tpu_error *prep_call(prep *p, const tpu_call *call);
+
+/* Test switch: growing cats and marked inputs stay generic. */
+bool sizes_auto(void);
+/* The smallest rung of the ladder >= n: 2, 3, 4, 6, 8, 12, 16, 24, 32, 48 ... */
+int64_t ladder_rung(int64_t n);
+
+#endif

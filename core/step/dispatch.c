@@ -1,0 +1,210 @@
+/* The front door: tpu_dispatch, modes, rows by name, start and end. */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "step/cache.h"
+#include "step/step.h"
+#include "step/trace.h"
+
+tpu_error *(*tpu_resize_out)(tpu_tensor *t, int rank, const int64_t *sizes);
+
+static atomic_int mode = -1;
+static atomic_bool down;
+static int precision = 2;
+static bool masks_off;
+
+bool step_is_shut_down(void) { return atomic_load_explicit(&down, memory_order_relaxed); }
+int step_precision(void) { return precision; }
+bool step_masks_off(void) { return masks_off; }
+void tpu_debug_disable_masks(bool off) { masks_off = off; }
+void tpu_set_matmul_precision(int p) { precision = p < 0 ? 0 : p > 2 ? 2 : p; }
+
+/* --- rows ------------------------------------------------------------------------------------------------------------------ */
+int tpu_num_rows(void) {
+  int n = 0;
+  for (const tpu_row *const *t = tpu_row_tables; *t; t++)
+    for (const tpu_row *r = *t; r->name; r++) n++;
+  return n;
+}
+
+const tpu_row *tpu_row_at(int i) {
+  for (const tpu_row *const *t = tpu_row_tables; *t; t++)
+    for (const tpu_row *r = *t; r->name; r++)
+      if (i-- == 0) return r;
+  return NULL;
+}
+
+const tpu_row *tpu_row_find(const char *name) {
+  for (const tpu_row *const *t = tpu_row_tables; *t; t++)
+    for (const tpu_row *r = *t; r->name; r++)
+      if (!strcmp(r->name, name)) return r;
+  return NULL;
+}
+
+const char *tpu_row_name(const tpu_row *r) { return r->name; }
+bool tpu_row_is_random(const tpu_row *r) { return r->flags & ROW_RANDOM; }
+bool tpu_row_is_internal(const tpu_row *r) { return r->flags & ROW_INTERNAL; }
+
+/* --- modes ------------------------------------------------------------------------------------------------------------------ */
+static bool env_on(const char *name) {
+  const char *s = getenv(name);
+  return s && *s && strcmp(s, "0") != 0 && strcmp(s, "false") != 0;
+}
+
+static int mode_from_env(void) {
+  const char *s = getenv("TORCH_TPU_EAGER_MODE");
+  if (s && !strcmp(s, "fused")) return TPU_MODE_FUSED;
+  if (s && !strcmp(s, "debug")) return TPU_MODE_DEBUG;
+  if (s && !strcmp(s, "strict")) return TPU_MODE_STRICT;
+  if (env_on("TPU_LAUNCH_BLOCKING")) return TPU_MODE_DEBUG;
+  if (env_on("TORCH_TPU_DEFER_AND_FUSE") || env_on("TPU_DEFER_AND_FUSE")) return TPU_MODE_FUSED;
+  return TPU_MODE_STRICT;
+}
+
+tpu_mode tpu_get_mode(void) {
+  int m = atomic_load_explicit(&mode, memory_order_relaxed);
+  if (m >= 0) return (tpu_mode)m;
+  m = mode_from_env();
+  const char *s = getenv("TORCH_TPU_SIZES");
+  if (s && !strcmp(s, "auto")) tpu_set_sizes_auto(true);
+  atomic_store(&mode, m);
+  return (tpu_mode)m;
+}
+
+tpu_error *tpu_set_mode(tpu_mode m) {
+  TRY(tpu_flush());
+  atomic_store(&mode, (int)m);
+  return NULL;
+}
+
+tpu_error *tpu_flush(void) {
+  if (!rt_is_open()) return NULL;
+  core_lock();
+  tpu_error *e = trace_flush(-1, "flush");
+  core_unlock();
+  return e;
+}
+
+/* --- dispatch ----------------------------------------------------------------------------------------------------------------- */
+enum { MAX_DEPTH = 4 }; /* a signal handler may dispatch while a call of its thread waits for a compile */
+static _Thread_local prep preps[MAX_DEPTH];
+static _Thread_local int depth;
+
+/* One try; *resize: the outs do not have the result's sizes, which stand in *op. */
+static tpu_error *dispatch_locked(prep *p, tpu_call *call, const tpu_op **resize) {
+  TRY(prep_call(p, call));
+  tpu_op *op;
+  TRY(op_get(p, &op));
+  if (op->declined) {
+    call->declined = op->declined;
+    return NULL;
+  }
+  if (op->needs_resize) {
+    *resize = op;
+    return NULL;
+  }
+  tpu_mode m = tpu_get_mode();
+  if (m == TPU_MODE_FUSED) return trace_record(op, p, call);
+  return op_run(op, p, call, m == TPU_MODE_DEBUG);
+}
+
+static bool same_sizes(const tpu_tensor *t, const op_out *o) {
+  return t->rank == o->trank && !memcmp(t->sizes, o->sizes, t->rank * sizeof(int64_t));
+}
+
+static tpu_error *resize_outs(tpu_call *call, const tpu_op *op) {
+  tpu_tensor *outs = (tpu_tensor *)call->outs; /* the glue refills them through the callback */
+  for (uint32_t k = 0; k < op->nouts && (int)k < call->nouts; k++)
+    if (!same_sizes(&outs[k], &op->outs[k])) TRY(tpu_resize_out(&outs[k], op->outs[k].trank, op->outs[k].sizes));
+  return NULL;
+}
+
+tpu_error *tpu_dispatch(tpu_call *call) {
+  call->declined = NULL;
+  call->nresults = 0;
+  if (!rt_is_open()) TRY(tpu_open());
+  if (depth == MAX_DEPTH) return tpu_err(TPU_RUNTIME, "aten::%s: too many nested calls from signal handlers", call->row->name);
+  prep *p = &preps[depth++];
+  tpu_error *e = NULL;
+  for (int tries = 0; tries < 2 && !e; tries++) {
+    const tpu_op *resize = NULL;
+    core_lock();
+    e = dispatch_locked(p, call, &resize);
+    core_unlock();
+    if (!resize) break;
+    if (!e) e = tries ? tpu_err(TPU_INTERNAL, "aten::%s: out= still has the wrong sizes", call->row->name) : resize_outs(call, resize);
+  }
+  depth--;
+  return e;
+}
+
+/* --- start, end --------------------------------------------------------------------------------------------------------------- */
+tpu_error *tpu_open(void) { return rt_open(); }
+bool tpu_is_open(void) { return rt_is_open(); }
+int tpu_device_count(void) { return rt_device_count(); }
+
+tpu_error *tpu_device_check(int index) {
+  int n = rt_device_count();
+  if (index >= 0 && index < n) return NULL;
+  if (n == 0) return tpu_err(TPU_RUNTIME, "No TPU device is available: %s", rt_find_plugin().why);
+  return tpu_err(TPU_RUNTIME,
+                 "TPU error: invalid device ordinal %d: this process has %d (0 to %d); TORCH_TPU_NUM_DEVICES sets the number on a CPU "
+                 "plugin.",
+                 index, n, n - 1);
+}
+
+tpu_error *tpu_synchronize(int device) {
+  if (!rt_is_open()) return NULL;
+  core_lock();
+  tpu_error *e = trace_flush(device, "synchronize");
+  core_unlock();
+  tpu_error *e2 = rt_sync(device);
+  if (!e) e = e2; else tpu_error_free(e2);
+  core_lock();
+  e2 = step_checks(true);
+  core_unlock();
+  if (!e) e = e2; else tpu_error_free(e2);
+  return e;
+}
+
+void tpu_clear_programs(void) {
+  core_lock();
+  tpu_error_free(trace_flush(-1, "clear"));
+  op_clear_programs(NULL);
+  trace_clear_steps();
+  program_clear();
+  core_unlock();
+}
+
+void tpu_shutdown(void) { atomic_store(&down, true); }
+
+/* --- streams, events ---------------------------------------------------------------------------------------------------------- */
+struct tpu_event {
+  rt_event *e;
+};
+
+tpu_error *tpu_event_record(int device, tpu_event **out) {
+  TRY(tpu_open());
+  core_lock();
+  tpu_error *e = trace_flush(device, "event");
+  core_unlock();
+  if (e) return e;
+  *out = tpu_xmalloc(sizeof **out);
+  (*out)->e = rt_event_record(device);
+  return NULL;
+}
+
+bool tpu_event_query(tpu_event *e) { return rt_event_ready(e->e); }
+tpu_error *tpu_event_wait(tpu_event *e) { return rt_event_wait(e->e); }
+double tpu_event_elapsed_ms(tpu_event *a, tpu_event *b) {
+  return 1e-6 * (double)(rt_event_time_ns(b->e) - rt_event_time_ns(a->e));
+}
+void tpu_event_free(tpu_event *e) {
+  if (!e) return;
+  rt_event_free(e->e);
+  free(e);
+}
+
+void tpu_set_interrupt_hook(int (*hook)(void)) { rt_interrupt_hook = hook; }
+void tpu_add_plugin_candidate(const char *path, const char *why, bool is_cpu) { rt_add_candidate(path, why, is_cpu); }

@@ -1,0 +1,457 @@
+/* The memo of calls: from a prepared call to a tpu_op, and from a tpu_op back to builder verbs. See op.h. */
+#include "step/op.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "lower/lower_int.h"
+#include "step/step.h"
+#include "value/layout.h"
+
+static map memo;
+static uint32_t op_ids;
+static B *scratch;
+
+int op_count(void) { return (int)memo.n; }
+
+void op_clear_programs(void (*drop)(struct program *)) {
+  size_t it = 0;
+  for (tpu_op *op; (op = map_next(&memo, &it));)
+    if (op->program) {
+      if (drop) drop(op->program);
+      op->program = NULL;
+    }
+}
+
+/* --- copies of the call's structure ---------------------------------------------------------------------------------- */
+typedef struct copier { /* walks the arguments in the order in which prep_call did */
+  tpu_op *op;
+  const prep *p;
+  uint32_t tensor, scalar;
+} copier;
+
+static bool number_is_operand(const tpu_arg *a, uint32_t flags) {
+  if (a->tag == TPU_A_SCALAR_B) return false;
+  if (a->tag == TPU_A_SCALAR_C) return true;
+  double v = a->tag == TPU_A_SCALAR_D || a->tag == TPU_A_DOUBLE ? a->u.d : (double)a->u.i;
+  if (v == 0) return a->u.i != 0; /* -0.0 */
+  if (v == 1) return false;
+  return !((flags & ROW_SPECIAL) && (v == -2 || v == -1 || v == -0.5 || v == 0.5 || v == 2 || v == 3));
+}
+
+static void copy_number(copier *c, const tpu_arg *a, op_arg *out) {
+  *out = (op_arg){.tag = a->tag, .u.i = a->u.i};
+  out->operand = number_is_operand(a, c->op->row->flags);
+  if (out->operand) out->scalar = c->scalar++;
+}
+
+static void copy_tensor(copier *c, op_tensor *out) {
+  const prep_tensor *pt = &c->p->tensors[c->tensor++];
+  arena *m = &c->op->mem;
+  if (!pt->t) return;
+  const tpu_tensor *t = pt->t;
+  size_t bytes = t->rank * sizeof(int64_t);
+  *out = (op_tensor){.defined = true, .host = pt->host, .dtype = pt->dtype, .rank = t->rank, .flags = t->flags,
+                     .store = pt->store, .scalar = pt->scalar};
+  if (pt->host) {
+    c->scalar = pt->scalar + 1;
+    tpu_arg a = {.tag = pt->dtype == DT_I64 ? TPU_A_SCALAR_I : TPU_A_SCALAR_D};
+    if ((t->flags & TPU_T_WRAPPED) && (pt->dtype == DT_I64 || pt->dtype == DT_F64) && (c->op->row->flags & ROW_SPECIAL)) {
+      memcpy(&a.u.i, t->host, 8);
+      out->structure = !number_is_operand(&a, c->op->row->flags);
+      out->bits = a.u.i;
+    }
+    return;
+  }
+  out->g = pt->g;
+  out->sizes = arena_copy(m, t->sizes, bytes);
+  out->strides = arena_copy(m, t->strides, bytes);
+  if (pt->g.offset) c->scalar = pt->scalar + 1;
+}
+
+static void copy_arg(copier *c, const tpu_arg *a, op_arg *out, op_tensor *tensors) {
+  arena *m = &c->op->mem;
+  *out = (op_arg){.tag = a->tag, .n = a->n, .u.i = a->u.i};
+  switch ((tpu_tag)a->tag) {
+    case TPU_A_TENSOR: out->n = 1; /* fall through */
+    case TPU_A_TENSORS:
+      out->u.tensor = c->tensor;
+      for (uint32_t k = 0; k < out->n; k++) copy_tensor(c, &tensors[c->tensor]);
+      return;
+    case TPU_A_DOUBLE:
+      if (!(c->op->row->flags & ROW_FLOAT_PARAM)) return; /* fall through */
+    case TPU_A_SCALAR_I: case TPU_A_SCALAR_D: case TPU_A_SCALAR_B: case TPU_A_SCALAR_C: copy_number(c, a, out); return;
+    case TPU_A_INTS: case TPU_A_BOOLS: case TPU_A_DOUBLES: out->u.is = arena_copy(m, a->u.is, a->n * sizeof(int64_t)); return;
+    case TPU_A_SCALARS: {
+      op_arg *as = arena_alloc(m, a->n * sizeof *as);
+      for (uint32_t k = 0; k < a->n; k++) copy_number(c, &a->u.as[k], &as[k]);
+      out->u.as = as;
+      return;
+    }
+    case TPU_A_STRING: {
+      char *s = arena_alloc(m, a->n + 1);
+      memcpy(s, a->u.s, a->n);
+      out->u.s = s;
+      return;
+    }
+    default: return;
+  }
+}
+
+static void copy_stores(tpu_op *op, const prep *p) {
+  op_store *st = arena_alloc(&op->mem, (p->nstores + 1) * sizeof *st);
+  for (uint32_t k = 0; k < p->nstores; k++) {
+    const tpu_value *v = p->stores[k].v;
+    st[k].nbytes = (int64_t)p->stores[k].s->nbytes;
+    st[k].empty = !v;
+    if (!v) continue;
+    st[k].dtype = v->dtype, st[k].rank = v->rank;
+    st[k].d = arena_copy(&op->mem, v->d, v->rank * sizeof(vdim));
+    for (int i = 0; i < v->rank; i++)
+      for (uint32_t s = 0; s < p->nsyms; s++)
+        if (v->d[i].sym && v->d[i].sym == p->syms[s].sym) st[k].d[i].sym = s + 1;
+  }
+  op->stores = st, op->nstores = p->nstores;
+}
+
+static tpu_op *op_copy(const prep *p) {
+  const tpu_call *call = p->call;
+  tpu_op *op = tpu_xcalloc(1, sizeof *op);
+  op->row = call->row, op->variant = (uint8_t)call->variant, op->device = (uint8_t)call->device;
+  op->rung = p->rung, op->precision = step_precision();
+  op->nsyms = p->nsyms, op->nscalars = p->nscalars, op->ntensors = p->ntensors, op->out_first = p->out_first;
+  op->nouts_given = (uint32_t)call->nouts;
+  text_add(&op->sig, p->sig.p, p->sig.n);
+  copy_stores(op, p);
+  int8_t *dts = arena_alloc(&op->mem, p->nscalars + 1);
+  for (uint32_t k = 0; k < p->nscalars; k++) dts[k] = p->scalars[k].dtype;
+  op->scalar_dtypes = dts;
+  op_tensor *tensors = arena_alloc(&op->mem, (p->ntensors + 1) * sizeof *tensors);
+  op_arg *args = arena_alloc(&op->mem, (size_t)(call->nargs + 1) * sizeof *args);
+  copier c = {op, p, 0, 0};
+  for (int i = 0; i < call->nargs; i++) copy_arg(&c, &call->args[i], &args[i], tensors);
+  while (c.tensor < p->ntensors) copy_tensor(&c, &tensors[c.tensor]);
+  op->args = args, op->nargs = call->nargs, op->tensors = tensors;
+  return op;
+}
+
+static void op_free(tpu_op *op) {
+  arena_free(&op->mem);
+  text_free(&op->sig);
+  free(op->uses);
+  free(op->outs);
+  free(op);
+}
+
+/* --- results ---------------------------------------------------------------------------------------------------------- */
+typedef struct finish {
+  L *l;
+  bool describe;    /* fill op->outs (the first time) */
+  const prep *p;    /* describe only */
+  Val *outs;        /* program results, in order */
+  uint32_t n;
+} finish;
+
+static void describe_value(finish *f, op_out *o, Val v) {
+  B *b = f->l->b;
+  const shape *s = b_shape(b, v);
+  o->dtype = (int8_t)b_dtype(b, v);
+  o->rank = (uint8_t)s->rank;
+  o->d = arena_alloc(&f->l->op->mem, (size_t)(s->rank + 1) * sizeof(vdim));
+  for (int i = 0; i < s->rank; i++) {
+    o->d[i] = vdim_static(s->d[i].n);
+    if (!s->d[i].sym) continue;
+    o->d[i].sym = SYM_GROWN;
+    for (uint32_t k = 0; k < f->l->op->nsyms; k++)
+      if (f->l->syms[k] == s->d[i].sym) o->d[i].sym = k + 1;
+  }
+  o->bytes = dims_bytes((tpu_dtype)o->dtype, o->rank, o->d);
+}
+
+static op_out *add_out(tpu_op *op) {
+  if (op->nouts == op->cap_outs) {
+    op->cap_outs = op->cap_outs ? op->cap_outs * 2 : 4;
+    op->outs = tpu_xrealloc(op->outs, op->cap_outs * sizeof *op->outs);
+  }
+  memset(&op->outs[op->nouts], 0, sizeof *op->outs);
+  return &op->outs[op->nouts++];
+}
+
+static void result_strides(const tpu_op *op, int rank, const int64_t *sizes, int64_t *strides) {
+  strided ops[64];
+  int n = 0;
+  if (op->row->flags & (ROW_ELEMENTWISE | ROW_CHANNELS))
+    for (uint32_t i = 0; i < op->out_first && n < 64; i++) {
+      const op_tensor *t = &op->tensors[i];
+      if (t->defined && !t->host) ops[n++] = (strided){t->rank, t->sizes, t->strides};
+    }
+  if (n && (op->row->flags & ROW_ELEMENTWISE)) layout_elementwise(n, ops, rank, sizes, strides);
+  else if (n && (op->row->flags & ROW_CHANNELS)) layout_channels(n, ops, rank, sizes, strides);
+  else layout_contiguous(rank, sizes, strides);
+}
+
+/* A list of results (foreach) keeps each item's own layout: item k of the first list. */
+static void list_strides(const tpu_op *op, uint32_t k, int rank, const int64_t *sizes, int64_t *strides) {
+  const op_arg *a = &op->args[0];
+  const op_tensor *t = k < a->n ? &op->tensors[a->u.tensor + k] : NULL;
+  if (t && t->defined && !t->host && (op->row->flags & ROW_ELEMENTWISE))
+    layout_elementwise(1, &(strided){t->rank, t->sizes, t->strides}, rank, sizes, strides);
+  else
+    layout_contiguous(rank, sizes, strides);
+}
+
+static void new_result(finish *f, uint32_t k, Val v) {
+  B *b = f->l->b;
+  tpu_op *op = f->l->op;
+  const shape *s = b_shape(b, v);
+  int64_t sizes[TPU_MAX_RANK], strides[TPU_MAX_RANK];
+  int rank = s->rank, order[TPU_MAX_RANK];
+  if (rank > TPU_MAX_RANK) {
+    l_fail(f->l, TPU_NOT_IMPLEMENTED, "a result of %d dims (at most %d)", rank, TPU_MAX_RANK);
+    return;
+  }
+  for (int i = 0; i < rank; i++) sizes[i] = s->d[i].n;
+  if (op->nargs && op->args[0].tag == TPU_A_TENSORS) list_strides(op, k, rank, sizes, strides);
+  else result_strides(op, rank, sizes, strides);
+  bool generic = b_is_generic(b, v);
+  view_memory_order(rank, sizes, strides, order);
+  v = b_transpose(b, v, order);
+  f->outs[f->n++] = v;
+  if (!f->describe) return;
+  op_out *o = add_out(op);
+  o->kind = OUT_NEW;
+  describe_value(f, o, v);
+  o->trank = (uint8_t)rank;
+  o->sizes = arena_copy(&op->mem, sizes, sizeof sizes);
+  o->strides = arena_copy(&op->mem, strides, sizeof strides);
+  if (!generic) return;
+  o->size_dim = arena_alloc(&op->mem, TPU_MAX_RANK);
+  for (int i = 0; i < rank; i++) o->size_dim[order[i]] = (int8_t)i;
+}
+
+static void shape_text(text *t, int rank, const int64_t *d) {
+  text_str(t, "[");
+  for (int i = 0; i < rank; i++) text_printf(t, i ? ", %lld" : "%lld", (long long)d[i]);
+  text_str(t, "]");
+}
+
+/* Does v fit the written tensor? Fails with torch's words, or asks for a resize of out=. */
+static bool check_write(finish *f, const op_tensor *t, Val v) {
+  L *l = f->l;
+  const shape *s = b_shape(l->b, v);
+  bool same = s->rank == t->rank;
+  for (int i = 0; same && i < s->rank; i++) same = s->d[i].sym || s->d[i].n == t->sizes[i];
+  tpu_dtype from = b_dtype(l->b, v);
+  if (!b_ok(l->b)) return false;
+  if (!dt_can_cast(from, (tpu_dtype)t->dtype)) {
+    l_fail(l, TPU_RUNTIME, "result type %s can't be cast to the desired output type %s", tpu_dtype_torch_name(from),
+           tpu_dtype_torch_name((tpu_dtype)t->dtype));
+    return false;
+  }
+  if (!same && l->op->variant == TPU_OUT) {
+    l->op->needs_resize = true;
+    return false;
+  }
+  if (!same) {
+    text m = {0};
+    int64_t have[IR_MAX_RANK];
+    for (int i = 0; i < s->rank; i++) have[i] = s->d[i].n;
+    text_str(&m, "output with shape ");
+    shape_text(&m, t->rank, t->sizes);
+    text_str(&m, " doesn't match the broadcast shape ");
+    shape_text(&m, s->rank, have);
+    l_fail(l, TPU_RUNTIME, "%s", m.p);
+    text_free(&m);
+    return false;
+  }
+  if (view_overlaps(t->rank, t->sizes, t->strides)) {
+    l_fail(l, TPU_RUNTIME, "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                           "location. Please clone() the tensor before performing the operation.");
+    return false;
+  }
+  return true;
+}
+
+static void write_result(finish *f, uint32_t target, Val v, uint8_t *written) {
+  L *l = f->l;
+  B *b = l->b;
+  const op_tensor *t = &l->op->tensors[target];
+  if (!t->defined || t->host) {
+    l_fail(l, TPU_RUNTIME, "a result cannot be written into a CPU or undefined tensor");
+    return;
+  }
+  if (!check_write(f, t, v)) return;
+  v = b_cast(b, v, (tpu_dtype)t->dtype);
+  if (t->flags & TPU_T_CONJ) v = b_conj(b, v);
+  if (t->flags & TPU_T_NEG) v = b_neg(b, v);
+  view w = {(tpu_dtype)t->dtype, t->rank, t->sizes, t->strides, 0};
+  Val full = BAD;
+  if (!t->g.covers) {
+    full = l->stores[t->store];
+    if (full == BAD && l->op->stores[t->store].empty) {
+      int64_t n = l->op->stores[t->store].nbytes / dt_bytes(w.dtype);
+      shape s = shape_of(1, &n);
+      full = b_zeros(b, w.dtype, &s);
+    }
+    if (full == BAD) full = l_store(l, t->store);
+  }
+  l->stores[t->store] = geom_write(b, &t->g, &w, full, v, t->g.offset ? l_operand(l, t->scalar) : BAD);
+  written[t->store] = 1;
+}
+
+/* The argument tensors that receive results, by the handles that the glue gave. */
+static uint32_t target_of(const finish *f, uint32_t k) {
+  const tpu_op *op = f->l->op;
+  if (op->variant == TPU_OUT) return op->out_first + k;
+  const op_arg *a = &op->args[0];
+  if (a->tag == TPU_A_TENSORS) return a->u.tensor + k; /* foreach: the self list */
+  for (int i = 0, seen = 0; i < op->nargs; i++) {      /* self, then any further written tensor in order */
+    if (op->args[i].tag != TPU_A_TENSOR) continue;
+    if ((uint32_t)seen++ == k) return op->args[i].u.tensor;
+  }
+  return 0;
+}
+
+static void finish_results(finish *f) {
+  L *l = f->l;
+  tpu_op *op = l->op;
+  uint8_t *written = tpu_xcalloc(op->nstores + 1, 1);
+  uint32_t k = 0;
+  for (uint32_t r = 0; r < l->nresults && b_ok(l->b); r++) {
+    const l_result *res = &l->results[r];
+    if (res->write) {
+      write_result(f, res->target, res->v, written);
+    } else if (op->variant != TPU_FUNCTIONAL && k < op->nouts_given) {
+      if (res->v != BAD) write_result(f, target_of(f, k), res->v, written);
+      k++;
+    } else if (res->v == BAD) {
+      if (f->describe) add_out(op)->kind = OUT_NONE;
+      k++;
+    } else {
+      new_result(f, k++, res->v);
+    }
+  }
+  if (f->describe) op->nresults = op->nouts;
+  for (uint32_t s = 0; s < op->nstores; s++) {
+    if (!written[s]) continue;
+    f->outs[f->n++] = l->stores[s];
+    if (!f->describe) continue;
+    op_out *o = add_out(op);
+    o->kind = OUT_STORE;
+    o->store = s;
+    describe_value(f, o, l->stores[s]);
+  }
+  free(written);
+}
+
+/* In OUT form with the wrong sizes: the sizes that the outs must get. */
+static void describe_resize(finish *f) {
+  tpu_op *op = f->l->op;
+  op->nouts = op->nresults = 0;
+  for (uint32_t r = 0; r < f->l->nresults; r++) {
+    op_out *o = add_out(op);
+    const shape *s = b_shape(f->l->b, f->l->results[r].v);
+    o->kind = OUT_NONE;
+    o->trank = (uint8_t)s->rank;
+    o->sizes = arena_alloc(&op->mem, (size_t)(s->rank + 1) * sizeof(int64_t));
+    for (int i = 0; i < s->rank; i++) o->sizes[i] = s->d[i].n;
+  }
+}
+
+/* A result that takes over the place of the operand it replaces. */
+static void find_donations(tpu_op *op) {
+  for (uint32_t k = 0; k < op->nouts; k++) {
+    const op_out *o = &op->outs[k];
+    if (o->kind != OUT_STORE) continue;
+    const op_store *st = &op->stores[o->store];
+    bool same = !st->empty && st->dtype == o->dtype && st->rank == o->rank;
+    for (int i = 0; same && i < o->rank; i++) same = st->d[i].n == o->d[i].n;
+    for (uint32_t u = 0; same && u < op->nuses; u++)
+      if (op->uses[u].kind == USE_STORE && op->uses[u].index == o->store) op->uses[u].donate = true;
+  }
+}
+
+static void keep_checks(tpu_op *op, const B *b) {
+  op->nchecks = (uint32_t)b_num_checks(b);
+  if (op->nchecks > 8) op->nchecks = 8;
+  for (uint32_t k = 0; k < op->nchecks; k++) {
+    const char *words;
+    b_check_info(b, (int)k, &op->check_code[k], &words);
+    op->check_text[k] = arena_copy(&op->mem, words, strlen(words) + 1);
+  }
+  op->has_check = op->nchecks > 0;
+}
+
+static tpu_error *op_create(const prep *p, tpu_op **out) {
+  tpu_op *op = op_copy(p);
+  if (!scratch) scratch = b_create();
+  b_reset(scratch);
+  L l;
+  lower_begin(&l, op, scratch, true);
+  if (p->decline) l_decline(&l, p->decline);
+  else op->row->fn(&l);
+  Val *outs = tpu_xmalloc((l.nresults + op->nstores + 1) * sizeof(Val));
+  finish f = {.l = &l, .describe = true, .p = p, .outs = outs};
+  if (!l.declined && b_ok(scratch)) finish_results(&f);
+  op->nreal = f.n;
+  op->rng_blocks = l.blocks;
+  op->reads_rng = l.seed != BAD;
+  if (op->needs_resize) describe_resize(&f);
+  keep_checks(op, scratch);
+  op->declined = l.declined;
+  tpu_error *e = b_take_error(scratch);
+  lower_end(&l);
+  free(outs);
+  if (e && !op->declined) {
+    if (tpu_error_code(e) == TPU_INTERNAL) e = tpu_err_prefix(e, "aten::%s", op->row->name);
+    op_free(op);
+    return e;
+  }
+  tpu_error_free(e);
+  find_donations(op);
+  op->id = ++op_ids;
+  op->self = op;
+  *out = op;
+  return NULL;
+}
+
+tpu_error *op_get(const prep *p, tpu_op **out) {
+  uint64_t h = hash_bytes(p->sig.p, p->sig.n);
+  *out = map_get(&memo, p->sig.p, p->sig.n, h);
+  if (*out) return NULL;
+  TRY(op_create(p, out));
+  map_put(&memo, p->sig.p, p->sig.n, h, *out);
+  return NULL;
+}
+
+void op_use_type(const tpu_op *op, uint32_t i, const int32_t *syms, tpu_dtype *dt, shape *s) {
+  const op_use *u = &op->uses[i];
+  *s = shape_of(0, NULL);
+  switch ((use_kind)u->kind) {
+    case USE_SCALAR: *dt = (tpu_dtype)op->scalar_dtypes[u->index]; return;
+    case USE_SEED: case USE_OFFSET: *dt = DT_U64; return;
+    case USE_SYM: *dt = DT_I32; return;
+    case USE_STORE: break;
+  }
+  const op_store *st = &op->stores[u->index];
+  *dt = (tpu_dtype)st->dtype;
+  s->rank = st->rank;
+  for (int k = 0; k < st->rank; k++) s->d[k] = (ir_dim){st->d[k].n, st->d[k].sym ? syms[st->d[k].sym - 1] : 0};
+}
+
+void op_emit(const tpu_op *op, B *b, const Val *in, Val *outs) {
+  L l;
+  lower_begin(&l, (tpu_op *)op, b, false);
+  for (uint32_t i = 0; i < op->nuses; i++) {
+    const op_use *u = &op->uses[i];
+    if (u->kind == USE_STORE) l.stores[u->index] = in[i];
+    if (u->kind == USE_SCALAR) l.scalars[u->index] = in[i];
+    if (u->kind == USE_SEED) l.seed = in[i];
+    if (u->kind == USE_OFFSET) l.offset = in[i];
+  }
+  op->row->fn(&l);
+  finish f = {.l = &l, .describe = false, .outs = outs};
+  if (b_ok(b)) finish_results(&f);
+  lower_end(&l);
+}

@@ -1,0 +1,182 @@
+/* Program tiers and compile statistics. See program.h. */
+#include "step/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/map.h"
+#include "step/cache.h"
+#include "step/op.h"
+#include "tpu.h"
+
+typedef struct program_stat {
+  char *name;
+  int nops;
+  double seconds, when; /* compile or load time; Unix time */
+  int64_t bytes;
+  bool loaded;
+} program_stat;
+
+static map programs; /* text -> program; never freed while the process lives: ops point at them */
+static struct {
+  int64_t compiled, loaded, hits;
+  double seconds_compiling, seconds_loading;
+  program_stat *list;
+  size_t n, cap;
+} stats;
+
+static double now(clockid_t c) {
+  struct timespec t;
+  clock_gettime(c, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void note(const char *name, int nops, double seconds, int64_t bytes, bool loaded) {
+  if (stats.n == stats.cap) {
+    stats.cap = stats.cap ? stats.cap * 2 : 64;
+    stats.list = tpu_xrealloc(stats.list, stats.cap * sizeof *stats.list);
+  }
+  stats.list[stats.n++] = (program_stat){tpu_xstrdup(name), nops, seconds, now(CLOCK_REALTIME), bytes, loaded};
+  *(loaded ? &stats.loaded : &stats.compiled) += 1;
+  *(loaded ? &stats.seconds_loading : &stats.seconds_compiling) += seconds;
+}
+
+void program_count_hit(void) { stats.hits++; }
+
+/* The disk tier's key: what decides whether the bytes may run here, then the text. */
+static void disk_key(const text *mlir, text *key) {
+  text_str(key, rt_get_info()->fingerprint);
+  text_add(key, "\0program\0", 9);
+  text_add(key, mlir->p, mlir->n);
+}
+
+static bool from_disk(const text *key, rt_exec **out, int64_t *bytes) {
+  text payload = {0};
+  bool hit = cache_get(key->p, key->n, &payload);
+  if (hit) {
+    tpu_error *e = rt_exec_load(payload.p, payload.n, out);
+    *bytes = (int64_t)payload.n;
+    hit = !e; /* refused by the plugin: compile, and replace the entry */
+    tpu_error_free(e);
+  }
+  text_free(&payload);
+  return hit;
+}
+
+typedef struct late_ctx {
+  text key;
+} late_ctx;
+
+static int64_t to_disk(const text *key, const rt_exec *e) {
+  text payload = {0};
+  int64_t bytes = 0;
+  tpu_error *err = rt_exec_serialize(e, &payload);
+  if (!err) {
+    cache_put(key->p, key->n, payload.p, payload.n);
+    bytes = (int64_t)payload.n;
+  }
+  tpu_error_free(err);
+  text_free(&payload);
+  return bytes;
+}
+
+/* The caller gave up waiting (Ctrl-C); the finished program still reaches the cache. */
+static void compile_late(void *ctx, rt_exec *e) {
+  late_ctx *late = ctx;
+  if (e) {
+    to_disk(&late->key, e);
+    rt_exec_free(e);
+  }
+  text_free(&late->key);
+  free(late);
+}
+
+static tpu_error *load_or_compile(const text *mlir, rt_exec **out, bool *loaded, int64_t *bytes, double *seconds) {
+  text key = {0};
+  disk_key(mlir, &key);
+  double start = now(CLOCK_MONOTONIC);
+  *loaded = from_disk(&key, out, bytes);
+  cache_lock *lock = *loaded ? NULL : cache_lock_key(key.p, key.n, 120000, rt_interrupt_hook);
+  if (!*loaded && lock) *loaded = from_disk(&key, out, bytes); /* another process compiled it while we waited */
+  tpu_error *e = NULL;
+  if (!*loaded) {
+    start = now(CLOCK_MONOTONIC);
+    late_ctx *late = tpu_xcalloc(1, sizeof *late);
+    text_add(&late->key, key.p, key.n);
+    e = rt_compile(mlir->p, mlir->n, compile_late, late, out);
+    if (!e) *bytes = to_disk(&key, *out);
+    if (!e || tpu_error_code(e) != TPU_INTERRUPTED) {
+      text_free(&late->key);
+      free(late);
+    }
+  }
+  cache_unlock(lock);
+  text_free(&key);
+  *seconds = now(CLOCK_MONOTONIC) - start;
+  return e;
+}
+
+tpu_error *program_get(const text *mlir, const char *name, int nops, program **out) {
+  uint64_t h = hash_bytes(mlir->p, mlir->n);
+  *out = map_get(&programs, mlir->p, mlir->n, h);
+  if (*out) {
+    stats.hits++;
+    return NULL;
+  }
+  rt_exec *exec = NULL;
+  bool loaded = false;
+  int64_t bytes = 0;
+  double seconds = 0;
+  core_unlock();
+  tpu_error *e = load_or_compile(mlir, &exec, &loaded, &bytes, &seconds);
+  core_lock();
+  if (e) return tpu_err_prefix(e, "compiling %s", name);
+  *out = map_get(&programs, mlir->p, mlir->n, h); /* another thread was faster */
+  if (*out) {
+    rt_exec_free(exec);
+    return NULL;
+  }
+  *out = tpu_xmalloc(sizeof **out);
+  **out = (program){exec, rt_exec_num_outputs(exec)};
+  map_put(&programs, mlir->p, mlir->n, h, *out);
+  note(name, nops, seconds, bytes, loaded);
+  return NULL;
+}
+
+void program_clear(void) {
+  size_t it = 0;
+  for (program *p; (p = map_next(&programs, &it));) {
+    rt_exec_free(p->exec);
+    free(p);
+  }
+  map_free(&programs);
+  programs = (map){0};
+}
+
+/* --- statistics -------------------------------------------------------------------------------------------------------- */
+void tpu_reset_compile_stats(void) {
+  core_lock();
+  for (size_t i = 0; i < stats.n; i++) free(stats.list[i].name);
+  free(stats.list);
+  memset(&stats, 0, sizeof stats);
+  core_unlock();
+}
+
+char *tpu_compile_stats_json(void) {
+  text t = {0};
+  core_lock();
+  text_printf(&t,
+              "{\"programs_compiled\": %lld, \"programs_loaded\": %lld, \"memory_hits\": %lld, \"seconds_compiling\": %.6f, "
+              "\"seconds_loading\": %.6f, \"ops_memoised\": %d, \"programs\": [",
+              (long long)stats.compiled, (long long)stats.loaded, (long long)stats.hits, stats.seconds_compiling,
+              stats.seconds_loading, op_count());
+  for (size_t i = 0; i < stats.n; i++) {
+    const program_stat *s = &stats.list[i];
+    text_printf(&t, "%s{\"name\": \"%s\", \"ops\": %d, \"seconds\": %.6f, \"bytes\": %lld, \"when\": %.3f, \"loaded\": %s}",
+                i ? ", " : "", s->name, s->nops, s->seconds, (long long)s->bytes, s->when, s->loaded ? "true" : "false");
+  }
+  core_unlock();
+  text_str(&t, "]}");
+  return t.p;
+}

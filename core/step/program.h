@@ -1,0 +1,22 @@
+/* Programs: from StableHLO text to a loaded executable, through the tiers memory -> host disk -> compile, and the statistics of that.
+ *
+ * The key of every tier is the program's own text (and, on disk, the plugin's fingerprint): whole bytes stored and compared, so a hit is
+ * the same program by construction. What runs without text is the memo above (op -> program, step key -> program). Core lock held. */
+#ifndef TPU_STEP_PROGRAM_H
+#define TPU_STEP_PROGRAM_H
+
+#include "base/text.h"
+#include "rt/rt.h"
+
+typedef struct program {
+  rt_exec *exec;
+  int nouts;
+} program;
+
+/* Drops the core lock while it reads, compiles or waits (Ctrl-C: TPU_INTERRUPTED); what the caller needs afterwards it must have pinned.
+ * `name` says what it is ("aten::add.Tensor", "step of 37 ops"). */
+tpu_error *program_get(const text *mlir, const char *name, int nops, program **out);
+void program_count_hit(void); /* a memo hit: a launch that needed no text */
+void program_clear(void);     /* the memory tier */
+
+#endif

@@ -1,0 +1,484 @@
+/* Recording, cutting and launching fused steps. See trace.h. */
+#include "step/trace.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "step/step.h"
+#include "value/memory.h"
+
+/* An operand is one of three kinds; the two top bits of its code say which. */
+enum { CODE_SLOT = 0u << 30, CODE_EXT = 1u << 30, CODE_SCALAR = 2u << 30, CODE_MASK = 3u << 30 };
+
+typedef struct trace {
+  uint32_t serial;
+  bool flushing;
+  tpu_op **ops;       /* recorded calls */
+  tpu_value **vals;   /* results, nreal an op, in order; a reference each */
+  tpu_value **exts;   /* operands from outside; a reference each */
+  prep_scalar *scalars;
+  uint32_t nops, nvals, nexts, nscalars, cap_ops, cap_vals, cap_exts, cap_scalars;
+  text key;           /* op ids and operand codes, as recorded */
+  uint32_t period, match; /* the last `match` ops equal the ones `period` before them */
+  bool checks;
+} trace;
+
+typedef struct step { /* what a key runs */
+  program *prog;
+  const tpu_op **owners; /* ops, for checks */
+  uint32_t nops;
+  uint32_t *live; /* slots that leave, in result order */
+  uint32_t nlive;
+  int64_t live_bytes;
+  bool has_check;
+} step;
+
+static trace *traces[TPU_MAX_DEVICES];
+static uint32_t serials;
+static map steps;
+static pthread_cond_t flushed = PTHREAD_COND_INITIALIZER;
+pthread_mutex_t *core_mutex(void); /* value/value.c */
+
+/* The sequence that repeats (op ids of one copy) while a device is in periodic state. */
+static struct {
+  uint32_t *ids;
+  uint32_t n, cap;
+} periodic[TPU_MAX_DEVICES];
+
+static struct {
+  int64_t flushes, ops, by_need, by_size, by_repeat;
+  const char *last;
+} stat;
+
+#define PUSH(arr, n, cap, v)                                   \
+  do {                                                         \
+    if ((n) == (cap)) {                                        \
+      (cap) = (cap) ? (cap) * 2 : 64;                          \
+      (arr) = tpu_xrealloc((arr), (cap) * sizeof *(arr));      \
+    }                                                          \
+    (arr)[(n)++] = (v);                                        \
+  } while (0)
+
+static trace *trace_of(int device) {
+  if (!traces[device]) traces[device] = tpu_xcalloc(1, sizeof(trace));
+  trace *t = traces[device];
+  if (!t->serial) t->serial = ++serials;
+  return t;
+}
+
+static void trace_free(trace *t) {
+  for (uint32_t i = 0; i < t->nvals; i++) value_release(t->vals[i]);
+  for (uint32_t i = 0; i < t->nexts; i++) value_release(t->exts[i]);
+  free(t->ops);
+  free(t->vals);
+  free(t->exts);
+  free(t->scalars);
+  text_free(&t->key);
+  free(t);
+}
+
+static void put_code(trace *t, uint32_t code) { text_add(&t->key, &code, sizeof code); }
+
+static void record_scalar(trace *t, tpu_dtype dt, uint64_t lo, uint64_t hi) {
+  put_code(t, CODE_SCALAR | t->nscalars);
+  prep_scalar s = {lo, hi, (int8_t)dt};
+  PUSH(t->scalars, t->nscalars, t->cap_scalars, s);
+}
+
+static tpu_error *record_value(trace *t, tpu_value *v) {
+  while (v->state == V_PENDING && v->trace != t) TRY(trace_need(v));
+  if (v->state == V_ERROR) return value_error(v);
+  if (v->state == V_PENDING) {
+    put_code(t, CODE_SLOT | v->slot);
+    return NULL;
+  }
+  if (v->mark_serial != t->serial) {
+    v->mark_serial = t->serial;
+    v->mark_index = t->nexts;
+    value_retain(v);
+    PUSH(t->exts, t->nexts, t->cap_exts, v);
+  }
+  put_code(t, CODE_EXT | v->mark_index);
+  return NULL;
+}
+
+static tpu_error *record_operands(trace *t, const tpu_op *op, prep *p, const tpu_philox *rng) {
+  for (uint32_t i = 0; i < op->nuses; i++) {
+    const op_use *u = &op->uses[i];
+    switch ((use_kind)u->kind) {
+      case USE_STORE: TRY(record_value(t, p->stores[u->index].v)); break;
+      case USE_SCALAR: {
+        const prep_scalar *s = &p->scalars[u->index];
+        record_scalar(t, (tpu_dtype)s->dtype, s->lo, s->hi);
+        break;
+      }
+      case USE_SEED: record_scalar(t, DT_U64, rng->seed, 0); break;
+      case USE_OFFSET: record_scalar(t, DT_U64, rng->offset, 0); break;
+      case USE_SYM: record_scalar(t, DT_I32, (uint64_t)p->syms[u->index].logical, 0); break;
+    }
+  }
+  return NULL;
+}
+
+/* Operands that are being made by another thread are waited for before anything is written. */
+static tpu_error *record_ready(trace *t, const tpu_op *op, prep *p) {
+  for (uint32_t i = 0; i < op->nuses; i++) {
+    if (op->uses[i].kind != USE_STORE) continue;
+    tpu_value *v = p->stores[op->uses[i].index].v;
+    if (v->state == V_PENDING && v->trace != t) TRY(trace_need(v));
+    if (v->state == V_ERROR) return value_error(v);
+  }
+  return NULL;
+}
+
+/* --- cuts --------------------------------------------------------------------------------------------------------------- */
+static bool in_period(trace *t, int device) {
+  uint32_t i = t->nops - 1;
+  if (!periodic[device].n) return false;
+  if (i < periodic[device].n && periodic[device].ids[i] == t->ops[i]->id) return true;
+  periodic[device].n = 0;
+  return false;
+}
+
+/* After op i was appended: has a sequence of at least TRACE_MIN ops just come twice in a row? */
+static bool repeats(trace *t, int device) {
+  uint32_t i = t->nops - 1;
+  tpu_op *op = t->ops[i];
+  uint32_t gap = op->last_serial == t->serial ? i - op->last_pos : 0;
+  op->last_serial = t->serial;
+  op->last_pos = i;
+  if (t->period && i >= t->period && t->ops[i - t->period] == op) t->match++;
+  else t->period = gap, t->match = gap ? 1 : 0;
+  if (!t->period) return false;
+  uint32_t chunk = (TRACE_MIN + t->period - 1) / t->period * t->period;
+  if (t->match < chunk) return false;
+  periodic[device].n = 0;
+  for (uint32_t k = t->nops - chunk; k < t->nops; k++)
+    PUSH(periodic[device].ids, periodic[device].n, periodic[device].cap, t->ops[k]->id);
+  return true;
+}
+
+static tpu_error *cut(trace *t, int device) {
+  if (in_period(t, device)) {
+    if (t->nops < periodic[device].n) return NULL;
+    stat.by_repeat++;
+    return trace_flush(device, "repeat");
+  }
+  if (repeats(t, device)) {
+    stat.by_repeat++;
+    return trace_flush(device, "repeat");
+  }
+  if (t->nops < TRACE_MAX) return NULL;
+  stat.by_size++;
+  return trace_flush(device, "size");
+}
+
+tpu_error *trace_record(tpu_op *op, prep *p, tpu_call *call) {
+  trace *t = trace_of(op->device);
+  TRY(record_ready(t, op, p));
+  t = trace_of(op->device); /* waiting may have let another thread flush */
+  tpu_philox rng = {0, 0};
+  TRY(op_draw(op, call, &rng));
+  PUSH(t->ops, t->nops, t->cap_ops, op);
+  put_code(t, op->id);
+  TRY(record_operands(t, op, p, &rng));
+  tpu_value *stack[64], **vals = op->nouts <= 64 ? stack : tpu_xmalloc(op->nouts * sizeof *vals);
+  for (uint32_t k = 0; k < op->nouts; k++) {
+    vals[k] = NULL;
+    if (op->outs[k].kind == OUT_NONE) continue;
+    tpu_value *v = vals[k] = op_new_value(op, k, p);
+    v->refs = 2; /* the trace's and the storage's */
+    v->trace = t;
+    v->slot = t->nvals;
+    PUSH(t->vals, t->nvals, t->cap_vals, v);
+  }
+  t->checks = t->checks || op->has_check;
+  tpu_error *e = op_bind(op, p, call, vals);
+  if (vals != stack) free(vals);
+  return e ? e : cut(t, op->device);
+}
+
+/* --- steps --------------------------------------------------------------------------------------------------------------- */
+/* Appends what else decides the program: which results leave and which operands may be taken over. */
+static void close_key(trace *t) {
+  for (uint32_t i = 0; i < t->nvals; i++) text_add(&t->key, t->vals[i]->refs > 1 ? "L" : "-", 1);
+  for (uint32_t i = 0; i < t->nexts; i++) {
+    const tpu_value *v = t->exts[i];
+    text_add(&t->key, v->refs == 1 && v->cell->refs == 1 ? "D" : "-", 1);
+  }
+}
+
+/* The operand codes of the key, op by op. */
+static const char *next_code(const char *p, uint32_t *code) {
+  memcpy(code, p, sizeof *code);
+  return p + sizeof *code;
+}
+
+static shape value_shape(const tpu_value *v) {
+  shape s = {.rank = v->rank};
+  for (int i = 0; i < v->rank; i++) s.d[i] = (ir_dim){v->d[i].n, 0};
+  return s;
+}
+
+static bool generic_trace(const trace *t) {
+  for (uint32_t i = 0; i < t->nexts; i++)
+    if (value_is_generic(t->exts[i])) return true;
+  return false;
+}
+
+typedef struct step_build {
+  B *b;
+  trace *t;
+  Val *ext, *scalar, *slot;
+  int32_t *ext_sym; /* builder symbol by the sym operand that an ext needs; generic traces only */
+} step_build;
+
+/* Parameters: outside values, then numbers, in order. Symbols of generic outside values are parameters of their own: the USE_SYM operand of
+ * the first op that reads the value comes before it in the op's uses, so its scalar is known when the value is declared. */
+static void declare(step_build *sb) {
+  trace *t = sb->t;
+  shape none = shape_of(0, NULL);
+  bool generic = generic_trace(t);
+  if (generic) /* numbers first: sizes must exist before the values that have them */
+    for (uint32_t i = 0; i < t->nscalars; i++) sb->scalar[i] = b_param(sb->b, (tpu_dtype)t->scalars[i].dtype, &none);
+  const char *p = t->key.p;
+  int32_t syms[64];
+  for (uint32_t o = 0; generic && o < t->nops; o++) {
+    const tpu_op *op = t->ops[o];
+    uint32_t code;
+    p = next_code(p, &code);
+    for (uint32_t i = 0; i < op->nuses; i++) {
+      p = next_code(p, &code);
+      if (op->uses[i].kind == USE_SYM && op->uses[i].index < 64) syms[op->uses[i].index] = b_symbol(sb->b, sb->scalar[code & ~CODE_MASK]);
+      if ((code & CODE_MASK) != CODE_EXT || sb->ext[code & ~CODE_MASK] != BAD) continue;
+      tpu_dtype dt;
+      shape s;
+      op_use_type(op, i, syms, &dt, &s);
+      sb->ext[code & ~CODE_MASK] = b_param(sb->b, dt, &s);
+    }
+  }
+  for (uint32_t i = 0; !generic && i < t->nexts; i++) {
+    shape s = value_shape(t->exts[i]);
+    sb->ext[i] = b_param(sb->b, (tpu_dtype)t->exts[i]->dtype, &s);
+  }
+  for (uint32_t i = 0; !generic && i < t->nscalars; i++)
+    sb->scalar[i] = b_param(sb->b, (tpu_dtype)t->scalars[i].dtype, &none);
+}
+
+static void emit_ops(step_build *sb) {
+  const char *p = sb->t->key.p;
+  uint32_t slot = 0;
+  for (uint32_t o = 0; o < sb->t->nops; o++) {
+    const tpu_op *op = sb->t->ops[o];
+    Val *in = tpu_xmalloc((op->nuses + 1) * sizeof *in);
+    uint32_t code;
+    p = next_code(p, &code);
+    for (uint32_t i = 0; i < op->nuses; i++) {
+      p = next_code(p, &code);
+      uint32_t k = code & ~CODE_MASK;
+      in[i] = (code & CODE_MASK) == CODE_SLOT ? sb->slot[k] : (code & CODE_MASK) == CODE_EXT ? sb->ext[k] : sb->scalar[k];
+    }
+    op_emit(op, sb->b, in, sb->slot + slot);
+    slot += op->nreal;
+    free(in);
+  }
+}
+
+/* Each operand that nobody else holds gives its buffer to the first result of its type that has none yet. */
+static void alias_donated(step_build *sb, const step *st) {
+  trace *t = sb->t;
+  uint8_t *taken = tpu_xcalloc(st->nlive + 1, 1);
+  const char *donated = t->key.p + t->key.n - t->nexts;
+  for (uint32_t i = 0; i < t->nexts; i++) {
+    const tpu_value *v = t->exts[i];
+    if (donated[i] != 'D') continue;
+    for (uint32_t k = 0; k < st->nlive; k++) {
+      const tpu_value *o = t->vals[st->live[k]];
+      bool same = !taken[k] && o->dtype == v->dtype && o->rank == v->rank;
+      for (int d = 0; same && d < v->rank; d++) same = o->d[d].n == v->d[d].n;
+      if (!same) continue;
+      taken[k] = 1;
+      b_param_alias(sb->b, sb->ext[i], (int)k);
+      break;
+    }
+  }
+  free(taken);
+}
+
+static tpu_error *step_text(trace *t, step *st, text *out) {
+  static B *b;
+  if (!b) b = b_create();
+  b_reset(b);
+  step_build sb = {.b = b, .t = t};
+  sb.ext = tpu_xmalloc((t->nexts + 1) * sizeof(Val));
+  sb.scalar = tpu_xmalloc((t->nscalars + 1) * sizeof(Val));
+  sb.slot = tpu_xmalloc((t->nvals + 1) * sizeof(Val));
+  for (uint32_t i = 0; i < t->nexts; i++) sb.ext[i] = BAD;
+  declare(&sb);
+  emit_ops(&sb);
+  for (uint32_t k = 0; k < st->nlive; k++) b_return(b, sb.slot[st->live[k]]);
+  Val check = t->checks ? b_check_result(b) : BAD;
+  st->has_check = check != BAD;
+  if (st->has_check) b_return(b, check);
+  alias_donated(&sb, st);
+  free(sb.ext);
+  free(sb.scalar);
+  free(sb.slot);
+  tpu_error *e = b_take_error(b);
+  return e ? e : b_print(b, out);
+}
+
+static step *step_new(trace *t) {
+  step *st = tpu_xcalloc(1, sizeof *st);
+  st->nops = t->nops;
+  st->owners = tpu_xmalloc((t->nops + 1) * sizeof *st->owners);
+  for (uint32_t i = 0; i < t->nops; i++) st->owners[i] = t->ops[i];
+  st->live = tpu_xmalloc((t->nvals + 1) * sizeof *st->live);
+  for (uint32_t i = 0; i < t->nvals; i++)
+    if (t->vals[i]->refs > 1) {
+      st->live[st->nlive++] = i;
+      st->live_bytes += value_bytes(t->vals[i]);
+    }
+  return st;
+}
+
+static void step_free(step *st) {
+  free(st->owners);
+  free(st->live);
+  free(st);
+}
+
+static tpu_error *step_get(trace *t, step **out) {
+  uint64_t h = hash_bytes(t->key.p, t->key.n);
+  *out = map_get(&steps, t->key.p, t->key.n, h);
+  if (*out && (*out)->prog) {
+    program_count_hit();
+    return NULL;
+  }
+  step *st = step_new(t);
+  text mlir = {0};
+  char name[64];
+  snprintf(name, sizeof name, "step of %u ops", t->nops);
+  tpu_error *e = step_text(t, st, &mlir);
+  if (!e) e = program_get(&mlir, name, (int)t->nops, &st->prog);
+  text_free(&mlir);
+  if (e) {
+    step_free(st);
+    return e;
+  }
+  map_put(&steps, t->key.p, t->key.n, h, st); /* an entry without a program (after clear) is replaced */
+  *out = st;
+  return NULL;
+}
+
+static tpu_error *step_launch(trace *t, const step *st, int device) {
+  uint32_t nargs = t->nexts + t->nscalars, nouts = st->nlive + st->has_check;
+  PJRT_Buffer **args = tpu_xmalloc((nargs + 1) * sizeof *args), **outs = tpu_xmalloc((nouts + 1) * sizeof *outs);
+  bool generic = generic_trace(t);
+  uint32_t ext0 = generic ? t->nscalars : 0, sc0 = generic ? 0 : t->nexts;
+  tpu_error *e = memory_reserve(device, st->live_bytes);
+  for (uint32_t i = 0; i < t->nexts; i++) args[ext0 + i] = t->exts[i]->cell->buf;
+  for (uint32_t i = 0; i < t->nscalars && !e; i++) {
+    const prep_scalar *s = &t->scalars[i];
+    e = scalar_buffer(device, (tpu_dtype)s->dtype, s->lo, s->hi, &args[sc0 + i]);
+  }
+  if (!e) e = rt_execute(st->prog->exec, device, args, nargs, NULL, 0, outs, nouts);
+  scalar_sweep();
+  for (uint32_t k = 0; k < st->nlive && !e; k++) {
+    tpu_value *v = t->vals[st->live[k]];
+    value_set_cell(v, cell_create(outs[k], device, value_bytes(v)));
+  }
+  if (!e && st->has_check) e = checks_add(outs[st->nlive], device, (check_owner){st->owners, st->nops});
+  free(args);
+  free(outs);
+  return e;
+}
+
+static bool anything_leaves(const trace *t) {
+  if (t->checks) return true;
+  for (uint32_t i = 0; i < t->nvals; i++)
+    if (t->vals[i]->refs > 1) return true;
+  return false;
+}
+
+/* Ctrl-C during the compile loses nothing: the trace stands as it was, unless another thread has begun a new one. */
+static bool put_back(trace *t, int device, size_t key_length) {
+  if (traces[device] && traces[device]->nops) return false;
+  if (traces[device]) trace_free(traces[device]);
+  t->key.n = key_length;
+  traces[device] = t;
+  return true;
+}
+
+static tpu_error *flush_one(int device, const char *why) {
+  trace *t = traces[device];
+  if (!t || !t->nops) return NULL;
+  traces[device] = NULL;
+  t->flushing = true;
+  stat.flushes++;
+  stat.ops += t->nops;
+  stat.last = why;
+  tpu_error *e = NULL;
+  step *st = NULL;
+  size_t key_length = t->key.n;
+  if (anything_leaves(t)) {
+    close_key(t);
+    e = step_get(t, &st);
+    if (!e) e = step_launch(t, st, device);
+  }
+  t->flushing = false;
+  pthread_cond_broadcast(&flushed);
+  if (e && tpu_error_code(e) == TPU_INTERRUPTED && put_back(t, device, key_length)) return e;
+  if (e)
+    for (uint32_t i = 0; i < t->nvals; i++)
+      if (t->vals[i]->state == V_PENDING) value_set_error(t->vals[i], e);
+  trace_free(t);
+  return e;
+}
+
+tpu_error *trace_flush(int device, const char *why) {
+  if (device >= 0) return flush_one(device, why);
+  tpu_error *e = NULL;
+  for (int d = 0; d < TPU_MAX_DEVICES; d++) {
+    tpu_error *e2 = flush_one(d, why);
+    if (!e) e = e2; else tpu_error_free(e2);
+  }
+  return e;
+}
+
+tpu_error *trace_need(tpu_value *v) {
+  while (v->state == V_PENDING) {
+    if (v->trace->flushing) {
+      value_retain(v);
+      pthread_cond_wait(&flushed, core_mutex());
+      v->refs--;
+      continue;
+    }
+    stat.by_need++;
+    periodic[v->device].n = 0;
+    TRY(flush_one(v->device, "need"));
+  }
+  return value_error(v);
+}
+
+void trace_clear_steps(void) {
+  size_t it = 0;
+  for (step *st; (st = map_next(&steps, &it));) st->prog = NULL;
+}
+
+char *tpu_trace_json(void) {
+  text j = {0};
+  core_lock();
+  uint32_t pending = 0;
+  for (int d = 0; d < TPU_MAX_DEVICES; d++) pending += traces[d] ? traces[d]->nops : 0;
+  text_printf(&j,
+              "{\"pending_ops\": %u, \"flushes\": %lld, \"ops\": %lld, \"by_need\": %lld, \"by_size\": %lld, \"by_repeat\": %lld, "
+              "\"last\": \"%s\"}",
+              pending, (long long)stat.flushes, (long long)stat.ops, (long long)stat.by_need, (long long)stat.by_size,
+              (long long)stat.by_repeat, stat.last ? stat.last : "");
+  core_unlock();
+  return j.p;
+}

@@ -1,0 +1,312 @@
+/* Host transfers, copies between devices, and the bookkeeping of storages that needs a device: retyping, cutting to exact, resizing.
+ * Views are read and written on the host where the data passes through it anyway, so that none of them compiles a program. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "step/run.h"
+#include "step/step.h"
+#include "step/trace.h"
+#include "value/memory.h"
+
+tpu_error *step_materialize(tpu_value *v) { return v->state == V_CELL ? NULL : trace_need(v); }
+
+/* A new value of host data; dims and byte strides (NULL: dense) in the value's order. */
+static tpu_error *value_of_host(const void *data, tpu_dtype dt, int rank, const int64_t *dims, const int64_t *byte_strides, int device,
+                                tpu_value **out) {
+  vdim d[IR_MAX_RANK];
+  for (int i = 0; i < rank; i++) d[i] = vdim_static(dims[i]);
+  int64_t bytes = dims_bytes(dt, rank, d);
+  TRY(memory_reserve(device, bytes));
+  PJRT_Buffer *buf;
+  TRY(rt_upload(data, dt, dims, (size_t)rank, byte_strides, device, &buf));
+  *out = value_create(dt, rank, d, device);
+  value_set_cell(*out, cell_create(buf, device, bytes));
+  return NULL;
+}
+
+/* The value's bytes on the host: the buffer's own memory on a CPU plugin (*owned NULL), else a copy to free. */
+static tpu_error *host_bytes(tpu_value *v, const void **p, void **owned) {
+  TRY(step_materialize(v));
+  *owned = NULL;
+  TRY(rt_host_pointer(v->cell->buf, p));
+  if (*p || value_bytes(v) == 0) return NULL;
+  *owned = tpu_xmalloc((size_t)value_bytes(v));
+  *p = *owned;
+  tpu_error *e = rt_download(v->cell->buf, *owned, (size_t)value_bytes(v));
+  if (e) free(*owned);
+  return e;
+}
+
+/* dst (dense) <- elements of the view, innermost dims by memcpy where they are dense. */
+static void gather_bytes(char *dst, const char *src, int rank, const int64_t *sizes, const int64_t *strides, size_t item) {
+  int64_t idx[TPU_MAX_RANK] = {0}, run = 1, numel = 1;
+  int inner = rank;
+  while (inner > 0 && (sizes[inner - 1] == 1 || strides[inner - 1] == run)) run *= sizes[--inner];
+  for (int i = 0; i < rank; i++) numel *= sizes[i];
+  if (numel == 0) return;
+  size_t chunk = (size_t)run * item;
+  for (int64_t done = 0; done < numel; done += run) {
+    int64_t at = 0;
+    for (int i = 0; i < inner; i++) at += idx[i] * strides[i];
+    memcpy(dst, src + at * (int64_t)item, chunk);
+    dst += chunk;
+    for (int i = inner - 1; i >= 0 && ++idx[i] == sizes[i]; i--) idx[i] = 0;
+  }
+}
+
+/* conj and neg bits, in place on the host. */
+static void resolve_bits(void *p, tpu_dtype dt, int64_t n, int flags) {
+  if (!(flags & (TPU_T_CONJ | TPU_T_NEG))) return;
+  bool conj = flags & TPU_T_CONJ, neg = flags & TPU_T_NEG;
+  tpu_dtype part = dt_real(dt);
+  int64_t step = dt_is_complex(dt) ? 2 : 1;
+  for (int64_t i = 0; i < n * step; i++) {
+    bool flip = neg != (conj && step == 2 && (i & 1));
+    if (!flip) continue;
+    if (part == DT_F32) ((float *)p)[i] = -((float *)p)[i];
+    else if (part == DT_F64) ((double *)p)[i] = -((double *)p)[i];
+  }
+}
+
+static bool generic_prefix(const tpu_value *v, const tpu_tensor *t) {
+  return value_is_generic(v) && t->rank == v->rank;
+}
+
+static tpu_error *download_locked(const tpu_tensor *t, void *dst) {
+  tpu_dtype dt = tpu_dtype_from_torch(t->dtype);
+  size_t item = dt_bytes(dt);
+  int64_t numel = view_numel(t->rank, t->sizes);
+  if (numel == 0) return NULL;
+  if (!t->storage->value) {
+    memset(dst, 0, (size_t)numel * item);
+    return NULL;
+  }
+  TRY(step_materialize(t->storage->value));
+  TRY(step_checks(true));
+  if (value_is_generic(t->storage->value) && !generic_prefix(t->storage->value, t)) TRY(step_cut_exact(t->storage));
+  tpu_value *v = t->storage->value;
+  const void *p;
+  void *owned;
+  TRY(host_bytes(v, &p, &owned));
+  int64_t strides[TPU_MAX_RANK];
+  memcpy(strides, t->strides, t->rank * sizeof *strides);
+  if (value_is_generic(v)) { /* physical strides of a dense or permuted view */
+    int order[TPU_MAX_RANK];
+    view_memory_order(t->rank, t->sizes, t->strides, order);
+    int64_t s = 1;
+    for (int i = v->rank - 1; i >= 0; i--) {
+      strides[order[i]] = s;
+      s *= v->d[i].n;
+    }
+  }
+  gather_bytes(dst, (const char *)p + t->offset * (int64_t)item, t->rank, t->sizes, strides, item);
+  free(owned);
+  resolve_bits(dst, dt, numel, t->flags);
+  return NULL;
+}
+
+tpu_error *tpu_download(const tpu_tensor *t, void *dst) {
+  if (!rt_is_open()) TRY(tpu_open());
+  if (tpu_dtype_from_torch(t->dtype) == DT_NONE) return tpu_err(TPU_NOT_IMPLEMENTED, "a tpu tensor of a dtype that XLA does not have");
+  core_lock();
+  tpu_error *e = download_locked(t, dst);
+  core_unlock();
+  return e;
+}
+
+static bool covers_storage(const tpu_tensor *t, tpu_dtype dt, int *order) {
+  return t->offset == 0 && view_memory_order(t->rank, t->sizes, t->strides, order) &&
+         (size_t)view_numel(t->rank, t->sizes) * dt_bytes(dt) == t->storage->nbytes && !view_overlaps(t->rank, t->sizes, t->strides);
+}
+
+/* A storage of its own, dense, holding host data of any strides. */
+static tpu_error *temp_of_host(const void *src, tpu_dtype dt, const tpu_tensor *like, const int64_t *src_strides, tpu_tensor *out,
+                               int64_t *strides) {
+  int64_t bs[TPU_MAX_RANK], s = 1;
+  for (int i = like->rank - 1; i >= 0; i--) {
+    strides[i] = s;
+    s *= like->sizes[i];
+    bs[i] = src_strides[i] * dt_bytes(dt);
+  }
+  *out = *like;
+  TRY(tpu_storage_new(like->device, (size_t)s * dt_bytes(dt), &out->storage));
+  out->strides = strides, out->offset = 0, out->flags = 0, out->dtype = tpu_dtypes[dt].torch;
+  core_lock();
+  tpu_value *v;
+  tpu_error *e = value_of_host(src, dt, like->rank, like->sizes, bs, like->device, &v);
+  if (!e) storage_bind(out->storage, v);
+  core_unlock();
+  if (e) tpu_storage_free(out->storage);
+  return e;
+}
+
+tpu_error *tpu_upload(const void *src, int src_dtype, const int64_t *src_strides, const tpu_tensor *dst) {
+  if (!rt_is_open()) TRY(tpu_open());
+  tpu_dtype from = tpu_dtype_from_torch(src_dtype), to = tpu_dtype_from_torch(dst->dtype);
+  if (from == DT_NONE || to == DT_NONE || dst->rank > TPU_MAX_RANK)
+    return tpu_err(TPU_NOT_IMPLEMENTED, "copying a tensor of this dtype or rank to a tpu device; convert it on the CPU first");
+  int order[TPU_MAX_RANK];
+  if (from == to && !(dst->flags & (TPU_T_CONJ | TPU_T_NEG)) && covers_storage(dst, to, order)) {
+    int64_t dims[TPU_MAX_RANK], bs[TPU_MAX_RANK];
+    for (int i = 0; i < dst->rank; i++) {
+      dims[i] = dst->sizes[order[i]];
+      bs[i] = src_strides[order[i]] * dt_bytes(from);
+    }
+    core_lock();
+    tpu_value *v;
+    tpu_error *e = value_of_host(src, from, dst->rank, dims, bs, dst->device, &v);
+    if (!e) storage_bind(dst->storage, v);
+    core_unlock();
+    return e;
+  }
+  tpu_tensor tmp;
+  int64_t strides[TPU_MAX_RANK];
+  TRY(temp_of_host(src, from, dst, src_strides, &tmp, strides));
+  tpu_error *e = tpu_copy(&tmp, dst);
+  tpu_storage_free(tmp.storage);
+  return e;
+}
+
+static tpu_error *copy_row(const tpu_tensor *src, const tpu_tensor *dst) {
+  static const tpu_row *row;
+  if (!row) row = tpu_row_find("tpu::copy");
+  tpu_arg args[2] = {{.tag = TPU_A_TENSOR, .n = 1, .u.t = dst}, {.tag = TPU_A_TENSOR, .n = 1, .u.t = src}};
+  tpu_call c = {.row = row, .variant = TPU_INPLACE, .nargs = 2, .args = args, .nouts = 1, .outs = dst, .device = dst->device};
+  TRY(tpu_dispatch(&c));
+  return c.declined ? tpu_err(TPU_NOT_IMPLEMENTED, "copy_: %s", c.declined) : NULL;
+}
+
+/* `t` made dense in a storage of its own on its own device. */
+static tpu_error *dense_temp(const tpu_tensor *t, tpu_tensor *out, int64_t *strides) {
+  int64_t s = 1;
+  for (int i = t->rank - 1; i >= 0; i--) {
+    strides[i] = s;
+    s *= t->sizes[i];
+  }
+  *out = *t;
+  out->strides = strides, out->offset = 0, out->flags = 0;
+  TRY(tpu_storage_new(t->device, (size_t)s * dt_bytes(tpu_dtype_from_torch(t->dtype)), &out->storage));
+  tpu_error *e = copy_row(t, out);
+  if (e) tpu_storage_free(out->storage);
+  return e;
+}
+
+static tpu_error *move_storage(tpu_storage *s, int device, tpu_storage **out) {
+  TRY(tpu_storage_new(device, s->nbytes, out));
+  core_lock();
+  tpu_error *e = s->value ? step_materialize(s->value) : NULL;
+  PJRT_Buffer *buf = NULL;
+  if (!e && s->value) e = memory_reserve(device, value_bytes(s->value));
+  if (!e && s->value) e = rt_copy_to_device(s->value->cell->buf, device, &buf);
+  if (buf) {
+    tpu_value *v = value_create((tpu_dtype)s->value->dtype, s->value->rank, s->value->d, device);
+    value_set_cell(v, cell_create(buf, device, value_bytes(v)));
+    storage_bind(*out, v);
+  }
+  core_unlock();
+  if (e) tpu_storage_free(*out);
+  return e;
+}
+
+tpu_error *tpu_copy(const tpu_tensor *src, const tpu_tensor *dst) {
+  if (src->device == dst->device) return copy_row(src, dst);
+  tpu_tensor near, far;
+  int64_t strides[TPU_MAX_RANK];
+  TRY(dense_temp(src, &near, strides));
+  far = near;
+  far.device = dst->device;
+  tpu_error *e = move_storage(near.storage, dst->device, &far.storage);
+  tpu_storage_free(near.storage);
+  if (e) return e;
+  e = copy_row(&far, dst);
+  tpu_storage_free(far.storage);
+  return e;
+}
+
+/* --- storages ------------------------------------------------------------------------------------------------------------------ */
+tpu_error *step_cut_exact(tpu_storage *s) {
+  tpu_value *v = s->value, *exact;
+  int64_t dims[TPU_MAX_RANK], bs[TPU_MAX_RANK], step = dt_bytes((tpu_dtype)v->dtype);
+  for (int i = v->rank - 1; i >= 0; i--) {
+    dims[i] = v->d[i].logical;
+    bs[i] = step;
+    step *= v->d[i].n;
+  }
+  const void *p;
+  void *owned;
+  TRY(host_bytes(v, &p, &owned));
+  tpu_error *e = value_of_host(p, (tpu_dtype)v->dtype, v->rank, dims, bs, v->device, &exact);
+  free(owned);
+  if (!e) storage_bind(s, exact);
+  return e;
+}
+
+tpu_error *step_retype(tpu_storage *s, tpu_dtype dt) {
+  tpu_value *v;
+  const void *p;
+  void *owned;
+  int64_t n = (int64_t)s->nbytes / dt_bytes(dt);
+  TRY(host_bytes(s->value, &p, &owned));
+  tpu_error *e = value_of_host(p, dt, 1, &n, NULL, s->device, &v);
+  free(owned);
+  if (!e) storage_bind(s, v);
+  return e;
+}
+
+tpu_error *step_resize_value(tpu_storage *s, size_t nbytes) {
+  core_lock();
+  tpu_value *old = s->value, *v = NULL;
+  tpu_error *e = NULL;
+  if (old && nbytes != s->nbytes && nbytes) {
+    e = value_is_generic(old) ? step_cut_exact(s) : NULL;
+    old = s->value;
+    const void *p = NULL;
+    void *owned = NULL;
+    if (!e) e = host_bytes(old, &p, &owned);
+    if (!e) {
+      tpu_dtype dt = nbytes % dt_bytes((tpu_dtype)old->dtype) ? DT_U8 : (tpu_dtype)old->dtype;
+      char *grown = tpu_xcalloc(nbytes, 1);
+      memcpy(grown, p, nbytes < s->nbytes ? nbytes : s->nbytes);
+      int64_t n = (int64_t)nbytes / dt_bytes(dt);
+      e = value_of_host(grown, dt, 1, &n, NULL, s->device, &v);
+      free(grown);
+      free(owned);
+    }
+  }
+  if (!e && nbytes != s->nbytes) storage_bind(s, v);
+  core_unlock();
+  return e;
+}
+
+/* --- test hooks ---------------------------------------------------------------------------------------------------------------- */
+tpu_error *tpu_debug_mark_generic(const tpu_tensor *t, int dim, int64_t rung, double fill) {
+  if (dim < 0 || dim >= t->rank || rung < t->sizes[dim])
+    return tpu_err(TPU_VALUE, "dim %d cannot be padded to %lld", dim, (long long)rung);
+  tpu_dtype dt = tpu_dtype_from_torch(t->dtype);
+  size_t item = dt_bytes(dt);
+  int64_t dims[TPU_MAX_RANK], inner = (int64_t)item, outer = 1;
+  for (int i = 0; i < t->rank; i++) dims[i] = i == dim ? rung : t->sizes[i];
+  for (int i = dim + 1; i < t->rank; i++) inner *= t->sizes[i];
+  for (int i = 0; i < dim; i++) outer *= t->sizes[i];
+  int64_t have = t->sizes[dim] * inner, want = rung * inner;
+  char *exact = tpu_xmalloc((size_t)(outer * have) + 1), *padded = tpu_xmalloc((size_t)(outer * want) + 1);
+  tpu_error *e = tpu_download(t, exact);
+  float f = (float)fill;
+  for (int64_t k = 0; k < outer * want / (int64_t)item; k++) {
+    if (dt == DT_F64) memcpy(padded + k * 8, &fill, 8);
+    else if (dt == DT_F32) memcpy(padded + k * 4, &f, 4);
+    else memset(padded + k * (int64_t)item, 0x7f, item);
+  }
+  for (int64_t o = 0; o < outer; o++) memcpy(padded + o * want, exact + o * have, (size_t)have);
+  core_lock();
+  tpu_value *v = NULL;
+  if (!e) e = value_of_host(padded, dt, t->rank, dims, NULL, t->device, &v);
+  if (!e) {
+    v->d[dim] = (vdim){rung, t->sizes[dim], sym_new()};
+    storage_bind(t->storage, v);
+  }
+  core_unlock();
+  free(exact);
+  free(padded);
+  return e;
+}

@@ -1,0 +1,58 @@
+/* Geometry: a tensor = storage value + sizes + strides + offset. A plan says how the tensor's elements lie in the value, and turns a
+ * read into builder verbs and a write into their inverse.
+ *
+ * CHAIN: the flat value is reshaped to extents whose strides form a divisor chain c0, c1, ... fitted to the tensor's strides; each tensor
+ * dim is then a (strided) slice of one chain dim. Covers transposes, slices with steps, selects, splits and merges of dims, diagonals.
+ * GATHER: anything else (overlapping windows): element indices are computed and gathered or scattered.
+ * A nonzero offset is an operand of the program (an i64 scalar), so x[i] for any i is one program; the plan holds no start.
+ * Pure functions; any thread. */
+#ifndef TPU_VALUE_GEOMETRY_H
+#define TPU_VALUE_GEOMETRY_H
+
+#include "ir/builder.h"
+#include "value/value.h"
+
+typedef enum geom_kind {
+  GEOM_WHOLE,   /* sizes are the value's own dims, dense */
+  GEOM_RESHAPE, /* the whole value, dense, other dims */
+  GEOM_PERMUTE, /* the value's dims in another order (the one view that generic values have) */
+  GEOM_CHAIN,
+  GEOM_GATHER,
+  GEOM_EMPTY /* no elements */
+} geom_kind;
+
+typedef struct geom {
+  uint8_t kind;
+  bool offset;    /* the program takes the offset as an operand */
+  bool retype;    /* value dtype differs from the tensor's: bit cast */
+  bool covers;    /* every element of the value is one element of the tensor: a write needs no old value */
+  uint8_t n;      /* CHAIN: chain dims */
+  int64_t flat;   /* elements of the value in the tensor's dtype (rounded up to fill the chain) */
+  int64_t extent[TPU_MAX_RANK + 1], step[TPU_MAX_RANK + 1], size[TPU_MAX_RANK + 1];
+  int8_t dim[TPU_MAX_RANK + 1]; /* tensor dim of a chain dim, -1 for the trailing one */
+  int8_t perm[TPU_MAX_RANK];    /* PERMUTE: tensor dim i is the value's dim perm[i] */
+} geom;
+
+typedef struct view { /* borrowed */
+  tpu_dtype dtype;
+  int rank;
+  const int64_t *sizes, *strides;
+  int64_t offset;
+} view;
+
+/* False: a generic value seen by a view that is no permutation; the value must be cut to exact first. */
+bool geom_plan(const view *t, tpu_dtype vdt, int vrank, const vdim *vd, size_t storage_bytes, geom *g);
+/* The tensor's elements, logical shape. `offset` is used only where g->offset. */
+Val geom_read(B *b, const geom *g, const view *t, Val full, Val offset);
+/* The value after the tensor's elements became `update` (logical shape and dtype of the view). When g->covers, `full` may be BAD and the
+ * result lies in the tensor's own memory order and dtype (a new typing of the storage); else the result has full's type. */
+Val geom_write(B *b, const geom *g, const view *t, Val full, Val update, Val offset);
+
+bool view_is_contiguous(int rank, const int64_t *sizes, const int64_t *strides);
+int64_t view_numel(int rank, const int64_t *sizes);
+/* Order of the dims in memory, outermost first; true when the tensor is dense and does not overlap. */
+bool view_memory_order(int rank, const int64_t *sizes, const int64_t *strides, int *perm);
+/* May two indices of the view be one element (expanded tensors)? torch's rule for written tensors. */
+bool view_overlaps(int rank, const int64_t *sizes, const int64_t *strides);
+
+#endif

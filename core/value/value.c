@@ -1,0 +1,91 @@
+/* Values, cells, the core lock. See value.h for the invariants. */
+#include "value/value.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "value/memory.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t *core_mutex(void); /* for condition variables: step/trace.c */
+pthread_mutex_t *core_mutex(void) { return &lock; }
+
+void core_lock(void) { pthread_mutex_lock(&lock); }
+void core_unlock(void) { pthread_mutex_unlock(&lock); }
+
+/* A fork while another thread holds the lock must not leave the child with a lock that nobody will give back. */
+static void after_fork_child(void) { pthread_mutex_init(&lock, NULL); }
+__attribute__((constructor)) static void watch_forks(void) {
+  pthread_atfork(NULL, NULL, after_fork_child);
+}
+
+tpu_cell *cell_create(PJRT_Buffer *buf, int device, int64_t bytes) {
+  tpu_cell *c = tpu_xmalloc(sizeof *c);
+  *c = (tpu_cell){.refs = 1, .device = (int16_t)device, .buf = buf, .bytes = bytes};
+  memory_count(device, bytes);
+  return c;
+}
+
+void cell_retain(tpu_cell *c) { c->refs++; }
+
+void cell_release(tpu_cell *c) {
+  if (!c || --c->refs) return;
+  memory_count(c->device, -c->bytes);
+  rt_buffer_free(c->buf);
+  free(c);
+}
+
+tpu_value *value_create(tpu_dtype dt, int rank, const vdim *d, int device) {
+  tpu_value *v = tpu_xmalloc(sizeof *v + (size_t)rank * sizeof(vdim));
+  *v = (tpu_value){
+      .refs = 1, .state = V_PENDING, .rank = (uint8_t)rank, .dtype = (int8_t)dt, .device = (int16_t)device};
+  if (rank) memcpy(v->d, d, (size_t)rank * sizeof(vdim));
+  return v;
+}
+
+void value_retain(tpu_value *v) { v->refs++; }
+
+void value_release(tpu_value *v) {
+  if (!v || --v->refs) return;
+  cell_release(v->cell);
+  tpu_error_free(v->error);
+  free(v);
+}
+
+void value_set_cell(tpu_value *v, tpu_cell *c) {
+  v->cell = c;
+  v->state = V_CELL;
+  v->trace = NULL;
+}
+
+void value_set_error(tpu_value *v, const tpu_error *e) {
+  v->error = tpu_error_copy(e);
+  v->state = V_ERROR;
+  v->trace = NULL;
+}
+
+int64_t dims_bytes(tpu_dtype dt, int rank, const vdim *d) {
+  int64_t n = dt_bytes(dt);
+  for (int i = 0; i < rank; i++) n *= d[i].n;
+  return n;
+}
+
+int64_t value_bytes(const tpu_value *v) { return dims_bytes((tpu_dtype)v->dtype, v->rank, v->d); }
+
+bool value_is_generic(const tpu_value *v) {
+  for (int i = 0; i < v->rank; i++)
+    if (v->d[i].sym) return true;
+  return false;
+}
+
+tpu_error *value_error(const tpu_value *v) {
+  return v->state == V_ERROR ? tpu_error_copy(v->error) : NULL;
+}
+
+vdim vdim_static(int64_t n) { return (vdim){n, n, 0}; }
+
+uint32_t sym_new(void) {
+  static uint32_t last;
+  return ++last;
+}

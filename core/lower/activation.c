@@ -124,8 +124,8 @@ static void hardtanh(L *l) {
 static void hardtanh_backward(L *l) {
   B *b = l_b(l);
   Val g = arg(l, 0), x = arg(l, 1);
-  Val out = b_or(b, b_le(b, x, num(l, 2, x)), b_ge(b, x, num(l, 3, x)));
-  ret_like2(l, b_select(b, out, m_k(b, g, 0), g), 0, 1);
+  Val in = b_and(b, b_gt(b, x, num(l, 2, x)), b_lt(b, x, num(l, 3, x)));
+  ret_like2(l, m_zero_mask(b, in, g), 0, 1);
 }
 
 static Val inside(L *l, Val x, int i) { /* -lambda <= x <= lambda */
@@ -149,8 +149,9 @@ static void softshrink(L *l) {
 
 static void shrink_backward(L *l) {
   B *b = l_b(l);
-  Val g = arg(l, 0), x = arg(l, 1);
-  ret_like2(l, b_select(b, inside(l, x, 2), m_k(b, g, 0), g), 0, 1);
+  Val g = arg(l, 0), x = arg(l, 1), lambda = num(l, 2, x);
+  Val out = b_or(b, b_lt(b, x, b_neg(b, lambda)), b_gt(b, x, lambda));
+  ret_like2(l, m_zero_mask(b, out, g), 0, 1);
 }
 
 static void hardswish_backward(L *l) {
@@ -224,6 +225,7 @@ static void logit_backward(L *l) {
   double eps = l_double_or(l, 2, -1), lo = eps < 0 ? 0 : eps;
   Val out = b_or(b, b_lt(b, x, m_k(b, x, lo)), b_gt(b, x, m_k(b, x, 1 - lo)));
   Val v = b_div(b, g, b_mul(b, x, b_sub(b, one, x)));
+  v = b_select(b, b_or(b, b_eq(b, x, m_k(b, x, 0)), b_eq(b, x, one)), b_mul(b, g, m_k(b, g, INFINITY)), v);
   ret_like2(l, b_select(b, out, m_k(b, g, eps < 0 ? NAN : 0), v), 0, 1);
 }
 

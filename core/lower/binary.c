@@ -75,8 +75,9 @@ static void div_mode(L *l) {
 
 static void pow_(L *l) { /* Tensor_Tensor, Tensor_Scalar, Scalar */
   B *b = l_b(l);
-  tpu_dtype dt = m_dtype(l, l_result_type2(l, 0, 1), M_NO_BOOL);
-  if (!l_is_tensor(l, 1) || l_is_wrapped(l, 1)) {
+  bool number = !l_is_tensor(l, 1) || l_is_wrapped(l, 1), known = number && (l_scalar_is(l, 1, 0) || l_scalar_is(l, 1, 1));
+  tpu_dtype dt = m_dtype(l, l_result_type2(l, 0, 1), known ? 0 : M_NO_BOOL);
+  if (number) {
     ret(l, m_pow(l, l_tensor_as(l, 0, dt), BAD, dt, 1));
     return;
   }
@@ -90,9 +91,9 @@ static void pow_(L *l) { /* Tensor_Tensor, Tensor_Scalar, Scalar */
 static void ldexp_(L *l) { /* self * 2^other; the power is a float of its own */
   B *b = l_b(l);
   Val e = l_to_float(l, 1);
-  tpu_dtype dt = dt_promote(l_float_type(b_dtype(b, l_tensor(l, 0))), b_dtype(b, e));
-  Val x = m_wide(b, l_tensor_as(l, 0, dt));
-  ret(l, b_cast(b, m_binary(b, M_LDEXP, x, m_wide(b, b_cast(b, e, dt))), dt));
+  Val power = m_unary(b, M_EXP2, e);
+  tpu_dtype dt = dt_promote(b_dtype(b, l_tensor(l, 0)), b_dtype(b, power));
+  ret(l, m_binary(b, OP_MUL, l_tensor_as(l, 0, dt), b_cast(b, power, dt)));
 }
 
 /* --- three operands --------------------------------------------------------------------------------------------------- */

@@ -61,7 +61,9 @@ static Val linear(L *l, tpu_dtype dt, tpu_dtype wide, int64_t n) {
   Val start = b_cast(b, l_tensor_as(l, 0, dt), wide), end = b_cast(b, l_tensor_as(l, 1, dt), wide);
   if (n == 1) return b_broadcast_to(b, start, &s);
   Val i = b_cast(b, b_iota(b, DT_I64, &s, 0), wide), last = m_k(b, start, (double)(n - 1));
-  Val step = b_div(b, b_sub(b, end, start), last), half = b_const_i(b, DT_I64, n / 2);
+  tpu_dtype round = dt_is_low(dt) ? dt : wide; /* 16-bit steps are 16-bit numbers on the CPU as well */
+  Val span = b_cast(b, b_cast(b, b_sub(b, end, start), round), wide);
+  Val step = b_cast(b, b_cast(b, b_div(b, span, last), round), wide), half = b_const_i(b, DT_I64, n / 2);
   Val up = b_add(b, start, b_mul(b, step, i)), down = b_sub(b, end, b_mul(b, step, b_sub(b, last, i)));
   return b_select(b, b_lt(b, b_iota(b, DT_I64, &s, 0), half), up, down);
 }

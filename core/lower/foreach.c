@@ -125,7 +125,8 @@ static Val power_sum(L *l, Val a, bool root) {
   if (l_scalar_is(l, 1, 1)) return b_sum(b, a, all, false);
   if (l_scalar_is(l, 1, 0)) return b_sum(b, b_cast(b, b_ne(b, a, m_k(b, a, 0)), b_dtype(b, a)), all, false);
   Val ord = l_scalar(l, 1, b_dtype(b, a)), s = b_sum(b, b_pow(b, a, ord), all, false);
-  if (root) s = b_pow(b, s, b_div(b, m_k(b, ord, 1), ord));
+  if (!root) return s;
+  s = b_pow(b, s, b_div(b, m_k(b, ord, 1), ord));
   Val inf = m_k(b, ord, INFINITY), most = b_reduce(b, RED_MAX, a, all, false), least = b_reduce(b, RED_MIN, a, all, false);
   return b_select(b, b_eq(b, ord, inf), most, b_select(b, b_eq(b, ord, b_neg(b, inf)), least, s));
 }
@@ -216,8 +217,8 @@ const tpu_row rows_foreach[] = {
     {"_foreach_asin", unary, OP_ASIN, F},
     {"_foreach_acos", unary, OP_ACOS, F},
     {"_foreach_atan", unary, OP_ATAN, F},
-    {"_foreach_sinh", unary, OP_SINH, F},
-    {"_foreach_cosh", unary, OP_COSH, F},
+    {"_foreach_sinh", unary, M_SINH, F},
+    {"_foreach_cosh", unary, M_COSH, F},
     {"_foreach_tanh", unary, OP_TANH, F},
     {"_foreach_sigmoid", unary, OP_LOGISTIC, F},
     {"_foreach_erf", unary, M_ERF, R},

@@ -51,6 +51,8 @@ Val m_zeta(B *b, Val x, Val q) {
   Val z = b_add(b, v[0], b_zeta(b, x, v[1])), nan = m_k(b, x, NAN), inf = m_k(b, x, INFINITY);
   z = b_select(b, b_and(b, nonpos, b_ne(b, x, b_floor(b, x))), nan, z);
   z = b_select(b, b_and(b, nonpos, b_eq(b, q, b_floor(b, q))), inf, z);
+  Val far = b_select(b, b_lt(b, q, one), inf, b_cast(b, b_eq(b, q, one), b_dtype(b, x)));
+  z = b_select(b, b_and(b, b_eq(b, x, inf), b_not(b, b_isnan(b, q))), far, z);
   return b_select(b, b_lt(b, x, one), nan, b_select(b, b_eq(b, x, one), inf, z));
 }
 

@@ -12,8 +12,10 @@ tpu_dtype m_dtype(L *l, tpu_dtype dt, uint32_t flags) {
   bool bad = ((flags & M_NO_BOOL) && dt == DT_BOOL) || ((flags & M_NO_COMPLEX) && dt_is_complex(dt)) ||
              ((flags & M_NO_INT) && dt_is_integral(dt)) || ((flags & M_INT_ONLY) && !dt_is_integral(dt));
   if (bad || dt == DT_NONE) {
-    int n = (int)strcspn(l_name(l), ".");
-    l_fail(l, TPU_NOT_IMPLEMENTED, "\"%.*s_cpu\" not implemented for '%s'", n, l_name(l), tpu_dtype_torch_name(dt));
+    const char *name = strncmp(l_name(l), "special_", 8) ? l_name(l) : l_name(l) + 8;
+    int n = (int)strcspn(name, ".");
+    if (n > 1 && name[n - 1] == '_' && name[n - 2] != '_') n--;
+    l_fail(l, TPU_NOT_IMPLEMENTED, "\"%.*s_cpu\" not implemented for '%s'", n, name, tpu_dtype_torch_name(dt));
     return dt == DT_NONE ? DT_F32 : dt;
   }
   return flags & M_FLOAT ? l_float_type(dt) : dt;
@@ -80,8 +82,19 @@ static Val infinite(B *b, Val x, double inf) {
   return b_eq(b, x, m_k(b, x, inf));
 }
 
+/* sinh, cosh: far out (e^(|x| / 2))^2 / 2, which loses no digits and overflows no earlier than the result. */
+static Val hyperbolic(B *b, int op, Val x) {
+  Val near = b_unary(b, op, x);
+  if (dt_is_complex(b_dtype(b, x))) return near;
+  Val a = b_abs(b, x), t = b_exp(b, b_mul(b, a, m_k(b, a, 0.5))), far = b_mul(b, t, b_mul(b, t, m_k(b, t, 0.5)));
+  if (op == OP_SINH) far = b_select(b, b_lt(b, x, m_k(b, x, 0)), b_neg(b, far), far);
+  return b_select(b, b_gt(b, a, m_k(b, a, 20)), far, near);
+}
+
 static Val compose(B *b, int code, Val x) {
   switch (code) {
+  case M_SINH: return hyperbolic(b, OP_SINH, x);
+  case M_COSH: return hyperbolic(b, OP_COSH, x);
   case M_TRUNC: return trunc_(b, x);
   case M_FRAC: return b_sub(b, x, trunc_(b, x));
   case M_SIGN: return sign_(b, x);
@@ -122,6 +135,7 @@ static bool exact(int code) {
 Val m_unary(B *b, int code, Val x) {
   tpu_dtype dt = b_dtype(b, x);
   if (dt_is_low(dt) && !exact(code)) return b_cast(b, m_unary(b, code, b_cast(b, x, DT_F32)), dt);
+  if (code == OP_ATAN && !dt_is_complex(dt)) return m_binary(b, OP_ATAN2, x, m_k(b, x, 1));
   return code < OP_COUNT ? b_unary(b, code, x) : compose(b, code, x);
 }
 
@@ -187,7 +201,9 @@ static Val gcd_(B *b, Val x, Val y) {
   return v[0];
 }
 
-static Val lcm_(B *b, Val x, Val y) {
+static Val lcm_(B *b, Val x, Val y) { /* narrow integers in 32 bits, as C promotes them */
+  tpu_dtype dt = b_dtype(b, x);
+  if (dt_bytes(dt) < 4) return b_cast(b, lcm_(b, b_cast(b, x, DT_I32), b_cast(b, y, DT_I32)), dt);
   Val g = gcd_(b, x, y), zero = m_k(b, g, 0), none = b_eq(b, g, zero);
   Val q = b_div(b, x, b_select(b, none, m_k(b, g, 1), g));
   return b_select(b, none, zero, b_abs(b, b_mul(b, q, y)));
@@ -205,7 +221,6 @@ static Val shift(B *b, bool left, Val x, Val n) {
 
 static Val compose2(B *b, int code, Val x, Val y) {
   switch (code) {
-  case M_POW: return b_pow(b, x, y);
   case M_DIV_TRUNC: return m_trunc_div(b, x, y);
   case M_DIV_FLOOR: return b_floor_div(b, x, y);
   case M_REMAINDER: return b_floor_mod(b, x, y);
@@ -225,7 +240,6 @@ static Val compose2(B *b, int code, Val x, Val y) {
   case M_NEXTAFTER: return b_next_after(b, x, y);
   case M_ZETA: return m_zeta(b, x, y);
   case M_IGAMMA: case M_IGAMMAC: return m_igamma(b, code == M_IGAMMAC, x, y);
-  case M_LDEXP: return b_mul(b, x, exp2_(b, y));
   case M_RSUB: return b_sub(b, y, x);
   default: return m_polynomial(b, code, x, y);
   }
@@ -234,9 +248,13 @@ static Val compose2(B *b, int code, Val x, Val y) {
 /* Ops that must see the 16-bit value itself, or give exact results without f32. */
 static bool keeps_low(int code) { return code == M_NEXTAFTER || code == M_COPYSIGN || code == OP_MAXIMUM || code == OP_MINIMUM; }
 
+/* The CPU plugin vectorises atan2 with a constant wrongly (long rows come out as garbage); a NaN of x may as well be y. */
+static Val atan2_(B *b, Val x, Val y) { return b_atan2(b, x, b_select(b, b_isnan(b, x), x, y)); }
+
 Val m_binary(B *b, int code, Val x, Val y) {
   tpu_dtype dt = b_dtype(b, x);
   if (dt_is_low(dt) && !keeps_low(code)) return b_cast(b, m_binary(b, code, m_wide(b, x), m_wide(b, y)), dt);
+  if (code == OP_ATAN2) return atan2_(b, x, y);
   return code < OP_COUNT ? b_binary(b, code, x, y) : compose2(b, code, x, y);
 }
 
@@ -277,6 +295,32 @@ Val m_addcdiv(B *b, Val x, Val value, Val y, Val z) {
   return b_add(b, x, b_div(b, p, z));
 }
 
+/* Integer powers by squaring; v: base, exponent, product. The builder's power takes the exponent modulo the width. */
+static Val power_more(B *b, void *ctx, const Val *v) {
+  (void)ctx;
+  return b_reduce(b, RED_OR, b_gt(b, v[1], m_k(b, v[1], 0)), axes_all(b_rank(b, v[1])), false);
+}
+
+static void power_step(B *b, void *ctx, const Val *v, Val *out) {
+  (void)ctx;
+  Val one = m_k(b, v[1], 1), odd = b_eq(b, b_and(b, v[1], one), one), half = b_shrl(b, v[1], one);
+  out[0] = b_mul(b, v[0], v[0]);
+  out[1] = b_select(b, b_gt(b, v[1], m_k(b, v[1], 0)), half, m_k(b, v[1], 0));
+  out[2] = b_select(b, odd, b_mul(b, v[2], v[0]), v[2]);
+}
+
+/* A negative exponent leaves 1 and -1, and makes the rest 0. */
+static Val int_power(B *b, Val x, Val e) {
+  shape s = b_broadcast_shape(b, x, e);
+  x = b_broadcast_to(b, x, &s);
+  e = b_broadcast_to(b, e, &s);
+  Val zero = m_k(b, x, 0), one = m_k(b, x, 1), minus = b_lt(b, e, zero), v[3] = {x, b_select(b, minus, zero, e), b_full(b, &s, one)};
+  b_while(b, 3, v, power_more, power_step, NULL, v);
+  if (dt_is_unsigned(b_dtype(b, x))) return v[2];
+  Val odd = b_ne(b, b_and(b, e, one), zero), unit = b_select(b, b_eq(b, x, m_k(b, x, -1)), b_select(b, odd, x, one), zero);
+  return b_select(b, minus, b_select(b, b_eq(b, x, one), one, unit), v[2]);
+}
+
 /* The exponents that PyTorch's kernel knows; *done says whether it was one. */
 static Val pow_known(L *l, Val x, int scalar, bool *done) {
   B *b = l_b(l);
@@ -309,5 +353,6 @@ Val m_pow(L *l, Val x, Val e, tpu_dtype dt, int scalar) {
       b_check(b, b_ge(b, whole, m_k(b, whole, 0)), TPU_RUNTIME, "Integers to negative integer powers are not allowed.");
     }
   }
+  if (dt_is_integral(dt)) return int_power(b, x, b_cast(b, e, dt));
   return b_cast(b, b_pow(b, x, m_wide(b, b_cast(b, e, dt))), dt);
 }

@@ -185,7 +185,8 @@ Entry *entry_for(const tpu_row *row, const OperatorHandle &op) {
 
 // Why an op may not have a kernel of ours, or NULL.
 const char *refusal(const OperatorHandle &op, const Entry &e) {
-  if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd))
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+      !op.hasKernelForDispatchKey(c10::DispatchKey::Autograd))
     return "composite: a kernel would take its autograd away";
   for (const auto &r : op.schema().returns())
     if (r.alias_info() && !r.alias_info()->isWrite()) return "a view";
@@ -295,6 +296,10 @@ void init() {
   register_structural(reg.aten, reg.done);
   register_rows();
   register_attention();
+  // How Python gets at the generators that ops draw from by default (torch.tpu.default_generators).
+  auto *ours = new torch::Library(torch::Library::FRAGMENT, "tpu", std::nullopt, __FILE__, __LINE__);
+  ours->def("default_generator(int device) -> Generator",
+            [](int64_t i) -> at::Generator { return default_generator(DeviceIndex(i)); });
   auto *all = new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, 0);
   all->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback_boxed>());
   register_autocast();

@@ -41,11 +41,14 @@ enum {
 };
 
 typedef void (*tpu_lower_fn)(L *l);
+typedef struct compose compose;
+typedef struct tpu_error *(*tpu_compose_fn)(compose *c);
 typedef struct tpu_row {
   const char *name; /* "add.Tensor": overload name of the functional form, or of the in-place one where there is no other */
   tpu_lower_fn fn;
   int32_t datum;    /* the family's own */
   uint32_t flags;
+  tpu_compose_fn compose; /* instead of fn: a host-level composition of other rows (step/compose.h) */
 } tpu_row;
 
 /* --- arguments; i = position in the schema ------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "step/cache.h"
+#include "step/compose.h"
 #include "step/step.h"
 #include "step/trace.h"
 
@@ -124,6 +124,7 @@ tpu_error *tpu_dispatch(tpu_call *call) {
   call->declined = NULL;
   call->nresults = 0;
   if (!rt_is_open()) TRY(tpu_open());
+  if (call->row->compose) return compose_run(call);
   if (depth == MAX_DEPTH) return tpu_err(TPU_RUNTIME, "aten::%s: too many nested calls from signal handlers", call->row->name);
   prep *p = &preps[depth++];
   tpu_error *e = NULL;

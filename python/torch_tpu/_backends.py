@@ -12,7 +12,7 @@ PRECISIONS = ("default", "high", "highest")
 
 
 class TpuBackendModule(types.ModuleType):
-    """A module, because ``torch.backends.*`` are modules, with properties, because its switches have effects."""
+    """A module, as all of ``torch.backends`` are, with properties, because its switches have effects."""
 
     _matmul_precision = "highest"
 
@@ -20,7 +20,7 @@ class TpuBackendModule(types.ModuleType):
     def matmul_precision(self) -> str:
         """Passes of a float32 matrix product: "default" (one bfloat16 pass), "high" (three), "highest" (six).
 
-        ``torch.set_float32_matmul_precision`` says the same for all devices; this one, when it is lower, wins.
+        ``torch.set_float32_matmul_precision`` says the same for all devices; the lower of the two wins.
         A CPU plugin always computes in float32.
         """
         return self._matmul_precision
@@ -42,8 +42,8 @@ class TpuBackendModule(types.ModuleType):
         """
         import os
 
-        flags = os.environ.get("XLA_FLAGS", "").split()
-        return not any(f in ("--xla_allow_excess_precision=false", "--xla_allow_excess_precision=0") for f in flags)
+        off = {"--xla_allow_excess_precision=false", "--xla_allow_excess_precision=0"}
+        return off.isdisjoint(os.environ.get("XLA_FLAGS", "").split())
 
     @allow_excess_precision.setter
     def allow_excess_precision(self, value: bool) -> None:

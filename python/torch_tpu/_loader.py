@@ -28,8 +28,8 @@ def _check_torch() -> None:
         ) from error
     if torch.__version__.split(".")[:2] != TORCH_VERSION.split(".")[:2]:
         raise ImportError(
-            f"torch_tpu {version()} was built against torch {TORCH_VERSION}, but torch {torch.__version__} is "
-            "running: install that torch, or build torch_tpu again with "
+            f"torch_tpu {version()} was built against torch {TORCH_VERSION}, but torch {torch.__version__} "
+            "is running: install that torch, or build torch_tpu again with "
             "'pip install --no-build-isolation .'"
         )
 

@@ -1,0 +1,72 @@
+"""``python -m torch_tpu info``: what was found, and whether the device works (exit code 0)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from typing import Any
+
+
+def _folder(path: str) -> str:
+    try:
+        sizes = [e.stat().st_size for e in os.scandir(path) if e.is_file()]
+    except OSError as error:
+        return f"{path} ({error.strerror})"
+    return f"{path} ({len(sizes)} files, {sum(sizes) / (1 << 20):.1f} MiB)"
+
+
+def info(as_json: bool) -> int:
+    import torch
+
+    from . import __version__, _loader
+
+    facts: dict[str, Any] = {
+        "torch_tpu": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+    try:
+        _loader.load()
+        from . import _C, _device
+
+        try:
+            _device.init()
+            x = torch.ones(2, device="tpu") + 1
+            facts["works"] = x.cpu().tolist() == [2.0, 2.0]
+        except Exception as error:
+            facts["works"], facts["problem"] = False, str(error)
+        facts.update(json.loads(_C.info()))
+        if facts["works"]:
+            facts["device_names"] = [_device.get_device_name(i) for i in range(_device.device_count())]
+        facts["eager_mode"] = _device.get_eager_mode()
+        facts["fallback"] = _device.get_fallback_policy()
+    except ImportError as error:
+        facts["works"], facts["problem"] = False, str(error)
+
+    if as_json:
+        print(json.dumps(facts, indent=2))
+        return 0 if facts["works"] else 1
+    for key, value in facts.items():
+        if key in ("cache_dir",) and value:
+            value = _folder(value)
+        if isinstance(value, list):
+            value = ", ".join(json.dumps(v) if isinstance(v, dict) else str(v) for v in value)
+        if value not in (None, ""):
+            print(f"{key.replace('_', ' '):18} {value}")
+    print("The device is usable." if facts["works"] else "The device is NOT usable.")
+    return 0 if facts["works"] else 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m torch_tpu", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("info", help="plugin, devices, versions, cache; exit code 0 = usable")
+    command.add_argument("--json", action="store_true")
+    return info(parser.parse_args().json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Upstream's utilities that callers import."""

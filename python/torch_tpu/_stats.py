@@ -1,0 +1,69 @@
+"""What was compiled, what came from a cache, what ran on the CPU."""
+
+from __future__ import annotations
+
+import json
+import types
+from typing import Any
+
+from . import _C
+
+_POLICIES = ("warn", "error", "silent")
+
+
+def compile_stats() -> dict[str, Any]:
+    """programs_compiled, programs_loaded (from disk), memory_hits, seconds_compiling, programs (a list)."""
+    return json.loads(_C.compile_stats())
+
+
+def reset_compile_stats() -> None:
+    _C.reset_compile_stats()
+
+
+def trace_report() -> dict[str, Any]:
+    """Fused mode: ops pending, flushes and why each of them happened."""
+    return json.loads(_C.trace())
+
+
+def fallback_report(reasons: bool = False) -> dict[str, Any]:
+    """op -> number of calls that ran on the CPU; empty when all was native. With reasons: count and why."""
+    report = json.loads(_C.fallback_report())
+    return report if reasons else {op: entry["count"] for op, entry in report.items()}
+
+
+def reset_fallback_report() -> None:
+    _C.fallback_reset()
+
+
+def get_fallback_policy() -> str:
+    return _POLICIES[_C.get_fallback()]
+
+
+def set_fallback_policy(policy: str) -> None:
+    """What an op without a kernel does: "warn" (once per op), "error", "silent"; also TORCH_TPU_FALLBACK."""
+    if policy not in _POLICIES:
+        raise ValueError(f"the fallback policy must be one of {_POLICIES}, got {policy!r}")
+    _C.set_fallback(_POLICIES.index(policy))
+
+
+def _get_cache_stats() -> types.SimpleNamespace:
+    stats = compile_stats()
+    hits = stats["memory_hits"] + stats["programs_loaded"]
+    return types.SimpleNamespace(
+        num_cache_hits=hits,
+        num_cache_reqs=hits + stats["programs_compiled"],
+        per_entry_stats=[
+            types.SimpleNamespace(
+                read_count=entry.get("hits", 0),
+                compilation_duration=entry.get("seconds", 0.0),
+                last_read=entry.get("when", 0.0),
+                ops=entry.get("ops", ""),
+            )
+            for entry in stats["programs"]
+        ],
+    )
+
+
+def _clear_cache() -> None:
+    """Drops the compiled programs in memory; the disk keeps its own."""
+    _C.clear_programs()

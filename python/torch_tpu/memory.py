@@ -1,0 +1,149 @@
+"""Memory of ``torch.tpu``, with CUDA's key names.
+
+Buffers go back to the plugin as soon as nothing holds them: reserved is allocated, and there is no cache to
+empty.
+"""
+
+from __future__ import annotations
+
+import collections
+import pickle
+from typing import Any
+
+from . import _C
+from ._index import _device_t, _index
+
+
+def memory_stats_as_nested_dict(device: _device_t = None) -> dict[str, Any]:
+    m = _C.memory(_index(device))
+
+    def pools(now: int, peak: int, more: int, less: int) -> dict[str, dict[str, int]]:
+        stat = {"current": now, "peak": peak, "allocated": more, "freed": less}
+        zero = dict.fromkeys(stat, 0)
+        return {"all": stat, "large_pool": dict(zero), "small_pool": dict(zero)}
+
+    size = (m["allocated"], m["allocated_peak"], m["allocated_total"], m["freed_total"])
+    count = (m["buffers"], m["buffers_peak"], m["buffers_total"], m["buffers_freed_total"])
+    none = (0, 0, 0, 0)
+    return {
+        "allocation": pools(*count),
+        "segment": pools(*count),
+        "active": pools(*count),
+        "inactive_split": pools(*none),
+        "allocated_bytes": pools(*size),
+        "reserved_bytes": pools(*size),
+        "active_bytes": pools(*size),
+        "inactive_split_bytes": pools(*none),
+        "requested_bytes": pools(*size),
+        "oversize_allocations": {"current": 0, "peak": 0, "allocated": 0, "freed": 0},
+        "oversize_segments": {"current": 0, "peak": 0, "allocated": 0, "freed": 0},
+        "num_alloc_retries": m["retries"],
+        "num_ooms": m["ooms"],
+        "num_sync_all_streams": 0,
+        "num_device_alloc": m["buffers_total"],
+        "num_device_free": m["buffers_freed_total"],
+        "max_split_size": -1,
+    }
+
+
+def memory_stats(device: _device_t = None) -> collections.OrderedDict[str, Any]:
+    flat: list[tuple[str, int]] = []
+
+    def walk(prefix: str, value: Any) -> None:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                walk(f"{prefix}.{key}" if prefix else key, inner)
+        else:
+            flat.append((prefix, value))
+
+    walk("", memory_stats_as_nested_dict(device))
+    return collections.OrderedDict(sorted(flat))
+
+
+def memory_allocated(device: _device_t = None) -> int:
+    return _C.memory(_index(device))["allocated"]
+
+
+def max_memory_allocated(device: _device_t = None) -> int:
+    return _C.memory(_index(device))["allocated_peak"]
+
+
+memory_reserved = memory_allocated
+max_memory_reserved = max_memory_allocated
+
+
+def reset_peak_memory_stats(device: _device_t = None) -> None:
+    _C.memory_reset_peak(_index(device))
+
+
+reset_max_memory_allocated = reset_peak_memory_stats
+reset_max_memory_reserved = reset_peak_memory_stats
+
+
+def reset_accumulated_memory_stats(device: _device_t = None) -> None:
+    _C.memory_reset_accumulated(_index(device))
+
+
+def mem_get_info(device: _device_t = None) -> tuple[int, int]:
+    """(free, total) in bytes. Starts the runtime: the limit is the plugin's."""
+    _C.open()
+    m = _C.memory(_index(device))
+    return max(0, m["limit"] - m["allocated"]), m["limit"]
+
+
+def empty_cache() -> None:
+    """Nothing is kept back, so there is nothing to give back."""
+
+
+def memory_summary(device: _device_t = None, abbreviated: bool = False) -> str:
+    index = _index(device)
+    m = _C.memory(index)
+    mib = 1 << 20
+    rows = [
+        ("allocated", m["allocated"] / mib, m["allocated_peak"] / mib, "MiB"),
+        ("buffers", m["buffers"], m["buffers_peak"], ""),
+    ]
+    if not abbreviated:
+        rows.append(
+            ("total so far", m["allocated_total"] / mib, m["freed_total"] / mib, "MiB (allocated, freed)")
+        )
+    lines = [f"tpu:{index}, limit {m['limit'] / mib:.0f} MiB, {m['ooms']} times out of memory"]
+    lines += [f"{what:14}{now:14.1f}{peak:14.1f} {unit}".rstrip() for what, now, peak, unit in rows]
+    return "\n".join([lines[0], f"{'':14}{'now':>14}{'peak':>14}", *lines[1:]])
+
+
+def _hbm_usage_summary(device: _device_t = None) -> str:
+    return memory_summary(device)
+
+
+# Profilers ask for a history of allocations. There is none to give; what they write must still be readable.
+
+
+def _record_memory_history(*args: Any, **kwargs: Any) -> None:
+    pass
+
+
+def _snapshot(device: _device_t = None) -> dict[str, Any]:
+    return {"segments": [], "device_traces": [[] for _ in range(_C.device_count())], "allocator_settings": {}}
+
+
+def _dump_snapshot(filename: str = "dump_snapshot.pickle") -> None:
+    with open(filename, "wb") as file:
+        pickle.dump(_snapshot(), file)
+
+
+__all__ = [
+    "empty_cache",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_reserved",
+    "reset_peak_memory_stats",
+]

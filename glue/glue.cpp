@@ -296,10 +296,6 @@ void init() {
   register_structural(reg.aten, reg.done);
   register_rows();
   register_attention();
-  // How Python gets at the generators that ops draw from by default (torch.tpu.default_generators).
-  auto *ours = new torch::Library(torch::Library::FRAGMENT, "tpu", std::nullopt, __FILE__, __LINE__);
-  ours->def("default_generator(int device) -> Generator",
-            [](int64_t i) -> at::Generator { return default_generator(DeviceIndex(i)); });
   auto *all = new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, 0);
   all->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback_boxed>());
   register_autocast();
@@ -323,10 +319,12 @@ extern "C" const char *tpu_glue_init(void) {
     tpu::init();
     ready = true;
     return nullptr;
+  } catch (const c10::Error &e) {
+    *failure = std::string("registration with PyTorch failed: ") + e.what_without_backtrace();
   } catch (const std::exception &e) {
     *failure = std::string("registration with PyTorch failed: ") + e.what();
-    return failure->c_str();
   }
+  return failure->c_str();
 }
 
 extern "C" void tpu_glue_set_fallback(int p) { tpu::policy = p; }

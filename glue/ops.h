@@ -215,7 +215,8 @@ c10::Scalar local_scalar(const Tensor &self) {
   case ScalarType::name: return c10::Scalar(*reinterpret_cast<const type *>(buf));
     AT_FORALL_SCALAR_TYPES_WITH_COMPLEX(CASE)
     CASE(uint16_t, UInt16)
-    CASE(uint32_t, UInt32) CASE(uint64_t, UInt64)
+    CASE(uint32_t, UInt32)
+    CASE(uint64_t, UInt64)
 #undef CASE
         default : TORCH_CHECK_NOT_IMPLEMENTED(false, "item() of a tpu tensor of dtype ", self.scalar_type());
   }
@@ -263,6 +264,9 @@ void register_structural(torch::Library *m, std::set<std::string> &done) {
   auto *own = new torch::Library(torch::Library::FRAGMENT, "tpu", {}, __FILE__, __LINE__);
   own->def("_mark_generic(Tensor(a!) x, int dim, int rung, float fill) -> ()",
            torch::CppFunction(&mark_generic));
+  // How Python gets at the generators that ops draw from by default (torch.tpu.default_generators).
+  own->def("default_generator(int device) -> Generator?",
+           torch::CppFunction([](int64_t i) { return default_generator(DeviceIndex(i)); }));
 }
 
 } // namespace tpu

@@ -1,5 +1,8 @@
 /* Tensors from nothing: constants, ranges, triangles. */
+#include <math.h>
+
 #include "lower/math.h"
+#include "step/compose.h"
 
 /* The shape of an int[] argument; negative sizes are an error in PyTorch's words. */
 static shape size_arg(L *l, int i) {
@@ -52,6 +55,54 @@ static void arange(L *l) {
   if (!l_scalar_is(l, 1, 1)) v = b_mul(b, v, l_scalar(l, 1, wide));
   if (!l_scalar_is(l, 0, 0)) v = b_add(b, v, l_scalar(l, 0, wide));
   ret(l, b_cast(b, v, dt));
+}
+
+static double number(const tpu_arg *a) { return a->tag == TPU_A_SCALAR_D ? a->u.d : (double)a->u.i; }
+static int64_t whole(const tpu_arg *a) { return a->tag == TPU_A_SCALAR_D ? (int64_t)a->u.d : a->u.i; }
+
+/* How many elements arange (range: `closed`) has; the error when there are none to speak of. */
+static tpu_error *range_length(const tpu_arg *start, const tpu_arg *end, const tpu_arg *step, tpu_dtype dt, bool closed, int64_t *n) {
+  double from = number(start), to = number(end), by = number(step), count;
+  if (!(by > 0 || by < 0)) return tpu_err(TPU_RUNTIME, "step must be nonzero");
+  if (!isfinite(from) || !isfinite(to)) return tpu_err(TPU_RUNTIME, "unsupported range: %g -> %g", from, to);
+  if (by > 0 ? to < from : to > from) return tpu_err(TPU_RUNTIME, "upper bound and lower bound inconsistent with step sign");
+  if (closed)
+    count = floor((to - from) / by) + 1;
+  else if (dt == DT_I64 && whole(step)) /* exact beyond 2^53 */
+    count = (double)((whole(end) - whole(start) + whole(step) - (whole(step) > 0 ? 1 : -1)) / whole(step));
+  else
+    count = ceil((to - from) / by);
+  if (!(count >= 0 && count < 0x1p62)) return tpu_err(TPU_RUNTIME, "invalid size, possible overflow?");
+  *n = (int64_t)count;
+  return NULL;
+}
+
+/* arange(end), arange.start(start, end), .start_step(start, end, step) and range: the size depends on numbers that are run-time
+ * parameters of the program (a decoding loop asks for another start each time), so it is found here. */
+static tpu_error *compose_range(composition *c) {
+  static const tpu_arg zero = {.tag = TPU_A_SCALAR_I}, one = {.tag = TPU_A_SCALAR_I, .u.i = 1};
+  const tpu_call *call = c->call;
+  const tpu_arg *a = call->args;
+  int n = 0;
+  while (n < 3 && n < call->nargs && a[n].tag >= TPU_A_SCALAR_I && a[n].tag <= TPU_A_SCALAR_C) n++;
+  const tpu_arg *start = n > 1 ? &a[0] : &zero, *end = n > 1 ? &a[1] : &a[0], *step = n > 2 ? &a[2] : &one;
+  bool closed = call->row->name[0] == 'r', ints = true;
+  for (int i = 0; i < n; i++) {
+    if (a[i].tag == TPU_A_SCALAR_C) return c_decline(c, "complex bounds");
+    if (a[i].tag == TPU_A_SCALAR_D) ints = false;
+  }
+  tpu_dtype dt = n < call->nargs && a[n].tag == TPU_A_DTYPE ? tpu_dtype_from_torch((int)a[n].u.i) : DT_NONE;
+  if (dt == DT_NONE && call->nouts) dt = tpu_dtype_from_torch(call->outs[0].dtype);
+  if (dt == DT_NONE) dt = ints && !closed ? DT_I64 : DT_F32;
+  if (dt_is_complex(dt) || dt == DT_BOOL)
+    return tpu_err(TPU_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'", closed ? "range" : "arange", tpu_dtype_torch_name(dt));
+  int64_t count = 0;
+  TRY(range_length(start, end, step, dt, closed, &count));
+  const tpu_arg args[] = {*start, *step, c_int(count), {.tag = TPU_A_DTYPE, .u.i = tpu_dtypes[dt].torch}};
+  const tpu_tensor *out;
+  TRY(c_run(c, "tpu::arange", 4, args, 1, &out));
+  c_return(c, out, 1, &count);
+  return NULL;
 }
 
 /* start + i step in the first half, end - (n - 1 - i) step in the second, as PyTorch does. */
@@ -163,6 +214,11 @@ const tpu_row rows_create[] = {
     {"ones_like", full, IS_LIKE | ONE, ROW_POINTWISE},
     {"scalar_tensor", scalar_tensor, 0, ROW_NONE},
     {"tpu::arange", arange, 0, ROW_NONE | ROW_INTERNAL},
+    {"arange", .compose = compose_range},
+    {"arange.start", .compose = compose_range},
+    {"arange.start_step", .compose = compose_range},
+    {"range", .compose = compose_range},
+    {"range.step", .compose = compose_range},
     LINSPACE("linspace", 0),
     LINSPACE("logspace", 1),
     {"eye", eye, 0, ROW_NONE},

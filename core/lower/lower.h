@@ -41,8 +41,8 @@ enum {
 };
 
 typedef void (*tpu_lower_fn)(L *l);
-typedef struct compose compose;
-typedef struct tpu_error *(*tpu_compose_fn)(compose *c);
+typedef struct composition composition;
+typedef struct tpu_error *(*tpu_compose_fn)(composition *c);
 typedef struct tpu_row {
   const char *name; /* "add.Tensor": overload name of the functional form, or of the in-place one where there is no other */
   tpu_lower_fn fn;

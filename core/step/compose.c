@@ -11,7 +11,7 @@ tpu_arg c_int(int64_t v) { return (tpu_arg){.tag = TPU_A_INT, .u.i = v}; }
 tpu_arg c_bool(bool v) { return (tpu_arg){.tag = TPU_A_BOOL, .u.i = v}; }
 tpu_arg c_none(void) { return (tpu_arg){.tag = TPU_A_NONE}; }
 
-static compose_tensor *add(compose *c, tpu_storage *s, bool owned, int dtype, int rank, const int64_t *sizes, const int64_t *strides) {
+static compose_tensor *add(composition *c, tpu_storage *s, bool owned, int dtype, int rank, const int64_t *sizes, const int64_t *strides) {
   compose_tensor *m = &c->made[c->nmade++];
   memcpy(m->sizes, sizes, (size_t)rank * sizeof *sizes);
   memcpy(m->strides, strides, (size_t)rank * sizeof *strides);
@@ -21,7 +21,7 @@ static compose_tensor *add(compose *c, tpu_storage *s, bool owned, int dtype, in
   return m;
 }
 
-tpu_error *c_run(compose *c, const char *name, int nargs, const tpu_arg *args, int nouts, const tpu_tensor **outs) {
+tpu_error *c_run(composition *c, const char *name, int nargs, const tpu_arg *args, int nouts, const tpu_tensor **outs) {
   tpu_call call = {.row = tpu_row_find(name), .nargs = nargs, .args = args, .device = c->call->device, .philox = c->call->philox};
   if (!call.row) return tpu_err(TPU_INTERNAL, "no row %s", name);
   TRY(tpu_dispatch(&call));
@@ -37,7 +37,7 @@ tpu_error *c_run(compose *c, const char *name, int nargs, const tpu_arg *args, i
   return call.nresults < nouts ? tpu_err(TPU_INTERNAL, "%s gave %d results, not %d", name, call.nresults, nouts) : NULL;
 }
 
-tpu_error *c_item(compose *c, const tpu_tensor *t, int64_t *out) {
+tpu_error *c_item(composition *c, const tpu_tensor *t, int64_t *out) {
   (void)c;
   tpu_dtype dt = tpu_dtype_from_torch(t->dtype);
   uint64_t bits = 0;
@@ -46,13 +46,13 @@ tpu_error *c_item(compose *c, const tpu_tensor *t, int64_t *out) {
   return NULL;
 }
 
-const tpu_tensor *c_view(compose *c, const tpu_tensor *t, int rank, const int64_t *sizes, const int64_t *strides, int64_t offset) {
+const tpu_tensor *c_view(composition *c, const tpu_tensor *t, int rank, const int64_t *sizes, const int64_t *strides, int64_t offset) {
   compose_tensor *m = add(c, t->storage, false, t->dtype, rank, sizes, strides);
   m->t.offset = t->offset + offset;
   return &m->t;
 }
 
-void c_return(compose *c, const tpu_tensor *t, int rank, const int64_t *sizes) {
+void c_return(composition *c, const tpu_tensor *t, int rank, const int64_t *sizes) {
   for (int i = 0; i < c->nmade; i++) {
     compose_tensor *m = &c->made[i];
     if (&m->t != t) continue;
@@ -64,15 +64,15 @@ void c_return(compose *c, const tpu_tensor *t, int rank, const int64_t *sizes) {
   }
 }
 
-void c_return_none(compose *c) { c->result[c->nresults++] = -1; }
+void c_return_none(composition *c) { c->result[c->nresults++] = -1; }
 
-tpu_error *c_decline(compose *c, const char *why) {
+tpu_error *c_decline(composition *c, const char *why) {
   ((tpu_call *)c->call)->declined = why;
   return NULL;
 }
 
 /* Results into the tensors of in-place and out= forms. */
-static tpu_error *write_outs(compose *c, tpu_call *call) {
+static tpu_error *write_outs(composition *c, tpu_call *call) {
   tpu_tensor *outs = (tpu_tensor *)call->outs;
   for (int k = 0; k < c->nresults && k < call->nouts; k++) {
     const tpu_tensor *r = c->result[k] < 0 ? NULL : &c->made[c->result[k]].t;
@@ -90,7 +90,7 @@ typedef struct result_room {
 } result_room;
 static _Thread_local result_room room;
 
-static void hand_over(compose *c, tpu_call *call) {
+static void hand_over(composition *c, tpu_call *call) {
   for (int k = 0; k < c->nresults; k++) {
     tpu_result *r = &room.r[k];
     *r = (tpu_result){.device = (int16_t)call->device};
@@ -107,7 +107,7 @@ static void hand_over(compose *c, tpu_call *call) {
 }
 
 tpu_error *compose_run(tpu_call *call) {
-  compose *c = tpu_xcalloc(1, sizeof *c);
+  composition *c = tpu_xcalloc(1, sizeof *c);
   c->call = call;
   tpu_error *e = call->row->compose(c);
   if (!e && !call->declined) {

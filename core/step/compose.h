@@ -15,7 +15,7 @@ typedef struct compose_tensor {
   bool owned; /* t.storage is ours to free */
 } compose_tensor;
 
-struct compose {
+struct composition {
   const tpu_call *call;
   compose_tensor made[COMPOSE_MAX];
   int nmade;
@@ -26,15 +26,15 @@ struct compose {
 tpu_error *compose_run(tpu_call *call);
 
 /* Runs a row (functional) on the device of the call; outs[k] are temporaries, k < nouts. */
-tpu_error *c_run(compose *c, const char *row, int nargs, const tpu_arg *args, int nouts, const tpu_tensor **outs);
+tpu_error *c_run(composition *c, const char *row, int nargs, const tpu_arg *args, int nouts, const tpu_tensor **outs);
 /* The value of a one-element integer or bool tensor; waits. */
-tpu_error *c_item(compose *c, const tpu_tensor *t, int64_t *out);
+tpu_error *c_item(composition *c, const tpu_tensor *t, int64_t *out);
 /* A view of t (shares its storage). offset in elements, added to t's. */
-const tpu_tensor *c_view(compose *c, const tpu_tensor *t, int rank, const int64_t *sizes, const int64_t *strides, int64_t offset);
+const tpu_tensor *c_view(composition *c, const tpu_tensor *t, int rank, const int64_t *sizes, const int64_t *strides, int64_t offset);
 /* The next result: t's storage seen contiguously from its start as these sizes (a prefix of the capacity). */
-void c_return(compose *c, const tpu_tensor *t, int rank, const int64_t *sizes);
-void c_return_none(compose *c);
-tpu_error *c_decline(compose *c, const char *why); /* to the CPU fallback; before anything was returned */
+void c_return(composition *c, const tpu_tensor *t, int rank, const int64_t *sizes);
+void c_return_none(composition *c);
+tpu_error *c_decline(composition *c, const char *why); /* to the CPU fallback; before anything was returned */
 
 /* Argument builders. */
 tpu_arg c_tensor(const tpu_tensor *t);

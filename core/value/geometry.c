@@ -19,14 +19,16 @@ bool view_is_contiguous(int rank, const int64_t *sizes, const int64_t *strides) 
 }
 
 bool view_memory_order(int rank, const int64_t *sizes, const int64_t *strides, int *perm) {
-  for (int i = 0; i < rank; i++) perm[i] = i;
-  for (int i = 1; i < rank; i++) /* insertion sort: stride down, size-1 dims stay where they are */
-    for (int j = i; j > 0; j--) {
-      int a = perm[j - 1], c = perm[j];
-      if (sizes[a] == 1 || sizes[c] == 1 || strides[a] >= strides[c]) break;
-      perm[j - 1] = c;
-      perm[j] = a;
-    }
+  int n = 0;
+  bool plain = view_is_contiguous(rank, sizes, strides);
+  for (int i = 0; i < rank; i++) { /* insertion sort: stride down; dims of one element follow */
+    if (!plain && sizes[i] == 1) continue;
+    int j = n++;
+    for (; !plain && j > 0 && strides[perm[j - 1]] < strides[i]; j--) perm[j] = perm[j - 1];
+    perm[j] = i;
+  }
+  for (int i = 0; !plain && i < rank; i++)
+    if (sizes[i] == 1) perm[n++] = i;
   int64_t want = 1;
   for (int i = rank - 1; i >= 0; i--) {
     int d = perm[i];
@@ -197,7 +199,7 @@ static Val chain_slice(B *b, const geom *g, Val chain, Val offset) {
   bool cut = g->offset;
   for (int i = 0; i < g->n; i++) {
     spans[i] = span(g, i);
-    cut = cut || spans[i] != g->extent[i];
+    cut = cut || spans[i] != g->extent[i] || g->step[i] != 1;
   }
   if (g->offset) {
     chain_starts(b, g, offset, starts);

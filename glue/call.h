@@ -28,7 +28,7 @@ struct Entry {
   int pad = -1;               // out form of a factory: where dtype, layout, device, pin_memory are missing
   bool random;
   bool moves_indices; // CPU index tensors are welcome
-  bool overlaps;      // may write to an expanded tensor
+  bool fills;         // may write to an expanded tensor: every element gets the same value
 };
 
 // --- tensors ---
@@ -85,7 +85,7 @@ struct Frame {
   tpu_call call{};
   int device = -1;        // of the first tpu tensor, or a factory's
   int at = 0;             // position of the argument being put
-  bool elsewhere = false; // full_like(x, device=another one): not ours
+  bool elsewhere = false; // full_like(x, device=, memory_format=) that only the composite kernel knows
   at::Generator generator;
   std::vector<Tensor> kept;
 
@@ -147,7 +147,6 @@ struct Frame {
   void put(tpu_arg &a, int64_t v) { a.tag = TPU_A_INT, a.u.i = v; }
   void put(tpu_arg &a, bool v) { a.tag = TPU_A_BOOL, a.u.i = v; }
   void put(tpu_arg &a, double v) { a.tag = TPU_A_DOUBLE, a.u.d = v; }
-  void put(tpu_arg &a, c10::MemoryFormat v) { put(a, int64_t(v)); }
   void put(tpu_arg &a, ScalarType v) { a.tag = TPU_A_DTYPE, a.u.i = int64_t(v); }
   void put(tpu_arg &a, std::string_view v) {
     a.tag = TPU_A_STRING, a.u.s = v.data(), a.n = uint32_t(v.size());
@@ -183,15 +182,13 @@ struct Frame {
   }
   void put(tpu_arg &a, char kind, const IValue &v);
 
-  void writable(const tpu_tensor &t) {
-    TORCH_CHECK(!(t.flags & TPU_T_HOST),
-                "Expected all tensors to be on the same device, but found at least two ",
-                "devices, tpu:", device, " and cpu! (a CPU tensor cannot receive the result)");
-    for (int k = 0; k < t.rank; k++)
-      TORCH_CHECK(t.strides[k] || t.sizes[k] < 2 || e.overlaps,
-                  "unsupported operation: more than one element of the written-to tensor refers to a single ",
-                  "memory location. Please clone() the tensor before performing the operation.");
+  // Only the elements of an expanded tensor that lie in memory.
+  void unexpand(tpu_tensor &t) {
+    int64_t *sizes = take<int64_t>(t.rank);
+    for (int k = 0; k < t.rank; k++) sizes[k] = t.strides[k] || t.sizes[k] == 0 ? t.sizes[k] : 1;
+    t.sizes = sizes;
   }
+
   bool run();
   bool draw();
 
@@ -243,8 +240,10 @@ void Frame::put(tpu_arg &a, char kind, const IValue &v) {
     return;
   case 'i':
   case 'j':
-  case 'l':
-  case 'm': return put(a, int_of(v));
+  case 'l': return put(a, int_of(v));
+  case 'm':
+    elsewhere |= c10::MemoryFormat(int_of(v)) != c10::MemoryFormat::Preserve;
+    return put(a, int_of(v));
   case 'I':
   case 'J': a.u.is = each<int64_t>(*this, v, a, TPU_A_INTS, [](auto &t, auto &x) { t = int_of(x); }); return;
   case 'A':
@@ -275,7 +274,11 @@ void Frame::put(tpu_arg &a, char kind, const IValue &v) {
 // False: declined, nothing happened.
 bool Frame::run() {
   if (C10_UNLIKELY(stray >= 0)) at = stray, wrong_device(stray_tensor);
-  for (int i = 0; i < call.nouts; i++) writable(call.outs[i]);
+  for (int i = 0; i < call.nouts; i++)
+    TORCH_CHECK(!(call.outs[i].flags & TPU_T_HOST),
+                "Expected all tensors to be on the same device, but found at least two ",
+                "devices, tpu:", device, " and cpu! (a CPU tensor cannot receive the result)");
+  if (C10_UNLIKELY(e.fills) && call.nouts == 1) unexpand(const_cast<tpu_tensor &>(call.outs[0]));
   call.row = e.row, call.variant = e.variant;
   call.device = device_or_current(DeviceIndex(device));
   if (C10_UNLIKELY(e.random)) return draw();
@@ -318,7 +321,8 @@ struct Boxed final : c10::OperatorKernel {
     while (a < args + padded) (a++)->tag = TPU_A_NONE;
     f.call.args = args, f.call.nargs = padded;
     outs(f, *stack, base);
-    if (C10_UNLIKELY(f.elsewhere))
+    if (C10_UNLIKELY(f.elsewhere) &&
+        e->op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd))
       e->op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
     else if (f.run()) finish(f, *stack, base);
     else fallback(e->op, stack, f.call.declined);
@@ -380,16 +384,17 @@ KIND(const Tensor &, 'T')
 KIND(Tensor &, 'W')
 KIND(const std::optional<Tensor> &, 't')
 KIND(const at::ITensorListRef &, 'L')
-KIND(const c10::List<std::optional<Tensor>> &, 'O') KIND(const c10::Scalar &, 'S')
-    KIND(const std::optional<c10::Scalar> &, 's') KIND(int64_t, 'i') KIND(std::optional<int64_t>, 'j')
-        KIND(c10::IntArrayRef, 'I') KIND(at::OptionalIntArrayRef, 'J') KIND(bool, 'b')
-            KIND(std::optional<bool>, 'B') KIND(double, 'd') KIND(std::optional<ScalarType>, 'y')
-                KIND(ScalarType, 'Y') KIND(std::string_view, 'c') KIND(std::optional<std::string_view>, 'C')
-                    KIND(std::optional<at::Generator>, 'g') KIND(std::optional<c10::MemoryFormat>, 'm')
+KIND(const c10::List<std::optional<Tensor>> &, 'O')
+KIND(const c10::Scalar &, 'S')
+KIND(const std::optional<c10::Scalar> &, 's') KIND(int64_t, 'i') KIND(std::optional<int64_t>, 'j')
+    KIND(c10::IntArrayRef, 'I') KIND(at::OptionalIntArrayRef, 'J') KIND(bool, 'b')
+        KIND(std::optional<bool>, 'B') KIND(double, 'd') KIND(std::optional<ScalarType>, 'y')
+            KIND(ScalarType, 'Y') KIND(std::string_view, 'c') KIND(std::optional<std::string_view>, 'C')
+                KIND(std::optional<at::Generator>, 'g')
 #undef KIND
 
-                        template <class R>
-                        struct Results {
+                    template <class R>
+                    struct Results {
   static constexpr const char *key = ">T";
   static R get(const tpu_result *r) { return from_result(r[0]); }
   static R pop(const Stack &s) { return s[0].toTensor(); }
@@ -454,7 +459,6 @@ const std::map<std::string, Bind> &families() {
   using C = std::string_view;
   using D = std::optional<std::string_view>;
   using G = std::optional<at::Generator>;
-  using M = std::optional<c10::MemoryFormat>;
   using W = Tensor &;
   using R = Tensor;
   using R2 = std::tuple<R, R>;
@@ -463,7 +467,7 @@ const std::map<std::string, Bind> &families() {
   { Family<__VA_ARGS__>::key(), &Family<__VA_ARGS__>::bind }
   // clang-format off
   static const auto *map = new std::map<std::string, Bind>{
-    F(R, T), F(R, T, M),                              // relu, exp; clone
+    F(R, T),                                          // relu, exp
     F(R, T, T), F(R, T, T, T),                        // mul, mm, eq, maximum; where
     F(R, T, S), F(R, T, S, S), F(R, T, Q, Q),         // mul.Scalar, pow.Tensor_Scalar; add.Scalar; clamp
     F(R, T, T, S), F(R, T, T, D), F(R, T, T, double), // add, sub, threshold_backward; div; dropout backward

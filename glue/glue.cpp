@@ -168,7 +168,7 @@ Entry *entry_for(const tpu_row *row, const OperatorHandle &op) {
                       .nargs = int(args.size()),
                       .random = tpu_row_is_random(row),
                       .moves_indices = named({"index", "_index", "_unsafe_index"}),
-                      .overlaps = named({"fill_", "zero_", "index_put_", "_index_put_impl_"})};
+                      .fills = named({"fill_", "zero_"})};
   for (const auto &a : args)
     if (a.is_out()) e->nargs--, e->variant = TPU_OUT;
   bool returns_written = false;

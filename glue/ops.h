@@ -15,6 +15,9 @@ using fused_sdp_choice_fn = int64_t (*)(const Tensor &, const Tensor &, const Te
                                         bool);
 DECLARE_DISPATCH(fused_sdp_choice_fn, _fused_sdp_choice_stub)
 } // namespace at::native
+namespace at {
+TORCH_API std::vector<int64_t> infer_dense_strides(IntArrayRef, IntArrayRef);
+} // namespace at
 
 namespace tpu {
 
@@ -199,6 +202,20 @@ Tensor &copy_(Tensor &dst, const Tensor &src, bool non_blocking) {
   return dst;
 }
 
+Tensor clone(const Tensor &self, std::optional<MemoryFormat> format) {
+  const MemoryFormat f = format.value_or(MemoryFormat::Preserve);
+  const ScalarType dtype = self.scalar_type();
+  Tensor x;
+  if (f != MemoryFormat::Preserve) x = empty(self.sizes(), dtype, {}, self.device(), {}, f);
+  else if (self.is_non_overlapping_and_dense())
+    x = blank(self.device().index(), size_t(self.numel()) * self.itemsize(), self.sizes(), self.strides(),
+              dtype);
+  else
+    x = empty_strided(self.sizes(), at::infer_dense_strides(self.sizes(), self.strides()), dtype, {},
+                      self.device(), {});
+  return copy_from(self, x, false);
+}
+
 Tensor copy_from_and_resize(const Tensor &src, const Tensor &dst) {
   if (src.sizes() != dst.sizes()) dst.resize_(src.sizes());
   return copy_from(src, dst, false);
@@ -218,7 +235,7 @@ c10::Scalar local_scalar(const Tensor &self) {
     CASE(uint32_t, UInt32)
     CASE(uint64_t, UInt64)
 #undef CASE
-        default : TORCH_CHECK_NOT_IMPLEMENTED(false, "item() of a tpu tensor of dtype ", self.scalar_type());
+  default: TORCH_CHECK_NOT_IMPLEMENTED(false, "item() of a tpu tensor of dtype ", self.scalar_type());
   }
 }
 
@@ -256,6 +273,7 @@ void register_structural(torch::Library *m, std::set<std::string> &done) {
   add("set_.source_Storage", &set_source_storage);
   add("set_.source_Storage_storage_offset", &set_geometry);
   add("copy_", &copy_);
+  add("clone", &clone);
   add("_copy_from", &copy_from);
   add("_copy_from_and_resize", &copy_from_and_resize);
   add("_local_scalar_dense", &local_scalar);

@@ -138,9 +138,9 @@ static void pdist_backward(L *l) {
 
 /* --- histograms ------------------------------------------------------------------------------------------------------------- */
 
-/* The ends, widened by 1 on both sides where they are equal. */
-static void widen(B *b, Val *lo, Val *hi) {
-  Val same = b_eq(b, *lo, *hi), one = b_like(b, *lo, 1);
+/* The ends, widened on both sides where they are equal. */
+static void widen(B *b, Val *lo, Val *hi, double by) {
+  Val same = b_eq(b, *lo, *hi), one = b_like(b, *lo, by);
   Val l = *lo, h = *hi;
   *lo = b_select(b, same, b_sub(b, l, one), l);
   *hi = b_select(b, same, b_add(b, h, one), h);
@@ -160,7 +160,7 @@ static bool histogram_takes(L *l, Val x) {
   return b_ok(l_b(l));
 }
 
-/* (self, bins, min, max): equal ends mean those of the data */
+/* (self, bins, min, max): equal ends mean those of the data. Places are computed in the dtype of the data. */
 static void histc(L *l) {
   B *b = l_b(l);
   Val x = ix_flat(b, l_tensor(l, 0)), dlo, dhi;
@@ -168,8 +168,7 @@ static void histc(L *l) {
   int64_t bins = l_int(l, 1);
   if (bins <= 0) l_fail(l, TPU_RUNTIME, "torch.histc(): bins must be > 0, but got %lld", (long long)bins);
   if (!histogram_takes(l, x)) return;
-  x = b_cast(b, x, acc);
-  Val lo = l_scalar(l, 2, acc), hi = l_scalar(l, 3, acc);
+  Val lo = l_scalar(l, 2, dt), hi = l_scalar(l, 3, dt);
   b_check(b, b_le(b, lo, hi), TPU_RUNTIME, "torch.histc: max must be larger than min");
   if (l_scalar_is(l, 2, 0) && l_scalar_is(l, 3, 0)) {
     data_range(b, x, &lo, &hi);
@@ -180,12 +179,12 @@ static void histc(L *l) {
     lo = b_select(b, same, dlo, lo);
     hi = b_select(b, same, dhi, hi);
   }
-  widen(b, &lo, &hi);
+  widen(b, &lo, &hi, 1);
   shape s = shape_of(1, &bins);
   Val n = b_like(b, x, (double)bins), last = b_const_i(b, DT_I32, bins - 1);
   Val at = b_minimum(b, b_cast(b, b_div(b, b_mul(b, b_sub(b, x, lo), n), b_sub(b, hi, lo)), DT_I32), last);
   at = b_select(b, b_and(b, b_ge(b, x, lo), b_le(b, x, hi)), at, b_const_i(b, DT_I32, -1));
-  ret(l, b_cast(b, b_scatter_nd(b, SCAT_ADD, b_zeros(b, acc, &s), &at, 1, b_like(b, x, 1)), dt));
+  ret(l, b_cast(b, b_scatter_nd(b, SCAT_ADD, b_zeros(b, acc, &s), &at, 1, b_const(b, acc, 1)), dt));
 }
 
 /* The counts (or weights) of x between the given edges, and the edges. */
@@ -225,8 +224,9 @@ static void histogram_count(L *l) {
     hi = b_const(b, acc, range[1]);
   } else {
     data_range(b, x, &lo, &hi);
+    if (b_numel_static(b, x) == 0) hi = b_like(b, x, 1);
   }
-  widen(b, &lo, &hi);
+  widen(b, &lo, &hi, 0.5);
   shape s = shape_of(1, &edges_n);
   Val i = b_iota(b, acc, &s, 0), count = b_const(b, acc, (double)bins), step = b_div(b, b_sub(b, hi, lo), count);
   Val up = b_add(b, lo, b_mul(b, step, i)), down = b_sub(b, hi, b_mul(b, step, b_sub(b, count, i)));

@@ -1,19 +1,7 @@
 /* Results whose size depends on the data: the parts that run on the device.
  *
  * A row here computes its result at full capacity, packed to the front, together with how much of it counts. The compositions in
- * step/ read that number and return a prefix of the storage, so that no program is made per count. Beyond the count stand zeros.
- *
- * The compositions and the rows they need:
- *   nonzero(x)                    tpu::nonzero(x) -> rows, n
- *   masked_select(x, mask)        tpu::masked_select(x, mask) -> values, n
- *   index.Tensor, index_put with masks among the indices: each mask becomes the columns of tpu::nonzero(mask), then the row itself
- *   _unique, _unique2             tpu::unique(x, true) -> values, inverse, counts, n
- *   unique_consecutive(dim=None)  tpu::unique(x, false)
- *   unique_dim                    tpu::unique_dim(x, dim, true) -> values (packed along dim), inverse, counts, n
- *   unique_dim_consecutive, unique_consecutive(dim)  tpu::unique_dim(x, dim, false)
- *   repeat_interleave(repeats)    tpu::total(repeats) -> sum, then repeat_interleave.Tensor with output_size a rung >= sum
- *   bincount(x, w, minlength)     tpu::extent(x) -> largest + 1 (an error when x has negatives), then tpu::bincount(x, w, rung)
- *   equal(x, y)                   tpu::equal(x, y) -> one bool; sizes differ: false without running */
+ * hosted.c read that number and return a prefix of the storage, so that no program is made per count. Beyond the count stand zeros. */
 #include "lower/indexing.h"
 
 static Val count_of(B *b, Val flat) { return b_sum(b, b_cast(b, flat, DT_I64), 1, false); }
@@ -86,8 +74,9 @@ static void ret_no_groups(L *l, Val values, const shape *inverse_shape) {
 }
 
 static bool has_order(L *l, Val x) {
-  if (dt_is_complex(b_dtype(l_b(l), x))) l_decline(l, "unique of complex numbers");
-  return b_ok(l_b(l));
+  bool has = !dt_is_complex(b_dtype(l_b(l), x));
+  if (!has) l_decline(l, "unique of complex numbers");
+  return has && b_ok(l_b(l));
 }
 
 /* tpu::unique(x, bool sort): x flat; with sort false only neighbours are compared */
@@ -164,7 +153,7 @@ static void unique_dim(L *l) {
   ret_groups(l, differs_from_last(b, v, axis), order, v, axis, &line);
 }
 
-/* --- sizes, bincount, equal ---------------------------------------------------------------------------------------------------- */
+/* --- sizes, bincount ---------------------------------------------------------------------------------------------------- */
 
 /* tpu::total(x): the sum as an i64 scalar */
 static void total(L *l) {
@@ -212,16 +201,6 @@ static void bincount(L *l) {
   ret(l, b_scatter_nd(b, SCAT_ADD, b_zeros(b, b_dtype(b, w), &s), &x, 1, w));
 }
 
-/* tpu::equal(x, y): whether all elements are equal, of equal shapes */
-static void equal(L *l) {
-  B *b = l_b(l);
-  Val x = l_tensor(l, 0), y = l_tensor(l, 1);
-  if (b_dtype(b, x) != b_dtype(b, y))
-    l_fail(l, TPU_RUNTIME, "Expected all tensors to have the same dtype, but got %s and %s", tpu_dtype_torch_name(b_dtype(b, x)),
-           tpu_dtype_torch_name(b_dtype(b, y)));
-  ret(l, b_reduce(b, RED_AND, b_eq(b, x, y), axes_all(b_rank(b, x)), false));
-}
-
 const tpu_row rows_dynamic[] = {
   {"tpu::nonzero", nonzero, 0, ROW_INTERNAL},
   {"tpu::masked_select", masked_select, 0, ROW_INTERNAL},
@@ -230,5 +209,4 @@ const tpu_row rows_dynamic[] = {
   {"tpu::total", total, 0, ROW_INTERNAL},
   {"tpu::extent", extent, 0, ROW_INTERNAL},
   {"tpu::bincount", bincount, 0, ROW_INTERNAL},
-  {"tpu::equal", equal, 0, ROW_INTERNAL | ROW_MASK},
   {0}};

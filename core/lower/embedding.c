@@ -151,7 +151,10 @@ static void embedding_bag_backward(L *l) {
   int64_t rows = l_int(l, 5 + shift);
   bool by_frequency = l_bool(l, 6 + shift);
   int mode = (int)l_int(l, 7 + shift), weights = 8 + rest;
-  if (shift && l_bool(l, 9)) l_decline(l, "sparse gradients");
+  if (shift && l_bool(l, 9)) {
+    l_decline(l, "sparse gradients");
+    return;
+  }
   int64_t padding = l_int(l, weights + 1);
   tpu_dtype dt = b_dtype(b, g), acc = dt_acc(dt);
   if (!b_ok(b)) return;

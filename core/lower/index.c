@@ -204,8 +204,8 @@ static void repeat_interleave(L *l) {
 }
 
 const tpu_row rows_index[] = {
-  {"index.Tensor", index_tensor, 0, ROW_MASK},
-  {"_unsafe_index.Tensor", index_tensor, IX_UNCHECKED, ROW_MASK},
+  {"index.Tensor", index_tensor, 0, ROW_MASK, hosted_index},
+  {"_unsafe_index.Tensor", index_tensor, IX_UNCHECKED, ROW_MASK, hosted_index},
   {"index_select", index_select, 0, ROW_MASK},
   {"gather", gather, 0, ROW_MASK},
   {"take", take, 0, ROW_NONE},
@@ -219,5 +219,5 @@ const tpu_row rows_index[] = {
   {"isin.Tensor_Scalar", isin, 0, ROW_NONE},
   {"isin.Scalar_Tensor", isin, 0, ROW_NONE},
   {"nonzero_static", nonzero_static, 0, ROW_NONE},
-  {"repeat_interleave.Tensor", repeat_interleave, 0, ROW_NONE},
+  {"repeat_interleave.Tensor", repeat_interleave, 0, ROW_NONE, hosted_repeat_interleave},
   {0}};

@@ -41,6 +41,11 @@ Val ix_plan_back(B *b, const ix_plan *p, Val x);  /* the inverse */
 Val ix_plan_in(B *b, const ix_plan *p, Val v);    /* result layout -> [common..., rest...] */
 Val ix_plan_out(B *b, const ix_plan *p, Val v);   /* the inverse */
 
+/* Host-level parts (hosted.c): masks among the indices; repeats whose sum is not given. */
+tpu_error *hosted_index(composition *c);
+tpu_error *hosted_index_put(composition *c);
+tpu_error *hosted_repeat_interleave(composition *c);
+
 /* Reductions of scatter_reduce and index_reduce. */
 typedef enum ix_red { IX_SUM, IX_PROD, IX_MEAN, IX_AMAX, IX_AMIN, IX_SET } ix_red;
 

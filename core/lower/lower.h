@@ -48,7 +48,7 @@ typedef struct tpu_row {
   tpu_lower_fn fn;
   int32_t datum;    /* the family's own */
   uint32_t flags;
-  tpu_compose_fn compose; /* instead of fn: a host-level composition of other rows (step/compose.h) */
+  tpu_compose_fn compose; /* a host-level composition of other rows (step/compose.h): instead of fn, or before it */
 } tpu_row;
 
 /* --- arguments; i = position in the schema ------------------------------------------------------------------------- */

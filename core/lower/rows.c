@@ -22,7 +22,8 @@
   X(sort)           \
   X(scan)           \
   X(distance)       \
-  X(dynamic)
+  X(dynamic)        \
+  X(hosted)
 
 #define DECLARE(name) extern const tpu_row rows_##name[];
 FAMILIES(DECLARE)

@@ -71,6 +71,11 @@ tpu_error *c_decline(composition *c, const char *why) {
   return NULL;
 }
 
+tpu_error *c_plain(composition *c) {
+  c->plain = true;
+  return NULL;
+}
+
 /* Results into the tensors of in-place and out= forms. */
 static tpu_error *write_outs(composition *c, tpu_call *call) {
   tpu_tensor *outs = (tpu_tensor *)call->outs;
@@ -106,11 +111,14 @@ static void hand_over(composition *c, tpu_call *call) {
   call->nresults = c->nresults;
 }
 
-tpu_error *compose_run(tpu_call *call) {
-  composition *c = tpu_xcalloc(1, sizeof *c);
+tpu_error *compose_run(tpu_call *call, bool *plain) {
+  composition *c = tpu_xmalloc(sizeof *c);
   c->call = call;
+  c->nmade = c->nresults = 0;
+  c->plain = false;
   tpu_error *e = call->row->compose(c);
-  if (!e && !call->declined) {
+  *plain = c->plain;
+  if (!e && !call->declined && !c->plain) {
     if (call->variant == TPU_FUNCTIONAL) hand_over(c, call);
     else e = write_outs(c, call);
   }

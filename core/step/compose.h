@@ -21,9 +21,11 @@ struct composition {
   int nmade;
   int result[16]; /* indices into made, in result order; -1: undefined */
   int nresults;
+  bool plain;     /* the row's own fn is to do it */
 };
 
-tpu_error *compose_run(tpu_call *call);
+/* *plain: nothing was done, the call is one for the row's fn. */
+tpu_error *compose_run(tpu_call *call, bool *plain);
 
 /* Runs a row (functional) on the device of the call; outs[k] are temporaries, k < nouts. */
 tpu_error *c_run(composition *c, const char *row, int nargs, const tpu_arg *args, int nouts, const tpu_tensor **outs);
@@ -35,6 +37,8 @@ const tpu_tensor *c_view(composition *c, const tpu_tensor *t, int rank, const in
 void c_return(composition *c, const tpu_tensor *t, int rank, const int64_t *sizes);
 void c_return_none(composition *c);
 tpu_error *c_decline(composition *c, const char *why); /* to the CPU fallback; before anything was returned */
+
+tpu_error *c_plain(composition *c); /* this call needs no composition: the row's fn does it; before anything was returned */
 
 /* Argument builders. */
 tpu_arg c_tensor(const tpu_tensor *t);

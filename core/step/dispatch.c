@@ -124,7 +124,11 @@ tpu_error *tpu_dispatch(tpu_call *call) {
   call->declined = NULL;
   call->nresults = 0;
   if (!rt_is_open()) TRY(tpu_open());
-  if (call->row->compose) return compose_run(call);
+  if (call->row->compose) {
+    bool plain;
+    tpu_error *e = compose_run(call, &plain);
+    if (e || !plain) return e;
+  }
   if (depth == MAX_DEPTH) return tpu_err(TPU_RUNTIME, "aten::%s: too many nested calls from signal handlers", call->row->name);
   prep *p = &preps[depth++];
   tpu_error *e = NULL;

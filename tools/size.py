@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 FILE_LINES, FUNCTION_LINES = 800, 60
-BUDGET = {"core": 20000, "glue": 1800, "python": 4000}
+BUDGET = {"core": 20000, "glue": 2000, "python": 4000}
 CODE = {".c", ".h", ".cpp", ".py"}
 
 
@@ -33,7 +33,7 @@ def is_test(path: pathlib.Path) -> bool:
 
 
 def c_functions(lines: list[str]) -> list[tuple[int, str]]:
-    """(lines, name) of each function of a formatted file: from its first line at column 0 to its "}" there."""
+    """(lines, name) of each function: from its first line at column 0 to its "}" there."""
     found, start = [], None
     for i, line in enumerate(lines):
         if (

@@ -212,8 +212,7 @@ def _properties(index: int) -> _TpuDeviceProperties:
     info = _static_info()
     _C.device_check(index)
     platform = str(info.get("platform", ""))
-    devices = info.get("devices") or []
-    kind = str(devices[index].get("kind", "")) if index < len(devices) else ""
+    kind = str(info.get("kind", ""))
     return _TpuDeviceProperties(
         name=_name_of(kind, platform),
         total_memory=_C.memory(index)["limit"],

@@ -17,12 +17,25 @@ class Stream(torch.Stream):
             return super().__new__(cls, **kwargs)
         return super().__new__(cls, device=f"tpu:{_index(device)}", priority=priority)
 
+    def record_event(self, event: torch.Event | None = None) -> torch.Event:
+        event = Event(device=self.device) if event is None else event
+        event.record(self)
+        return event
+
+    def wait_stream(self, stream: torch.Stream) -> None:
+        """In order already."""
+
     def __repr__(self) -> str:
         return f"torch.tpu.Stream(device={self.device}, stream_id={self.stream_id})"
 
 
 class Event(torch.Event):
-    """A point in a device's work; ``elapsed_time`` between two gives milliseconds."""
+    """A point in a device's work; ``elapsed_time`` between two gives milliseconds.
+
+    PyTorch compares times of its own exact class only, so the recorded event is one of those, inside.
+    """
+
+    _event: torch.Event
 
     def __new__(
         cls,
@@ -33,12 +46,32 @@ class Event(torch.Event):
     ) -> Event:
         if interprocess:
             raise NotImplementedError("tpu events cannot be shared between processes")
-        return super().__new__(
-            cls, device=f"tpu:{_index(device)}", enable_timing=enable_timing, blocking=blocking
-        )
+        where = f"tpu:{_index(device)}"
+        event = super().__new__(cls, device=where, enable_timing=enable_timing, blocking=blocking)
+        event._event = torch.Event(device=where, enable_timing=enable_timing, blocking=blocking)
+        return event
+
+    def record(self, stream: torch.Stream | None = None) -> None:
+        self._event.record(stream)
+
+    def wait(self, stream: torch.Stream | None = None) -> None:
+        self._event.wait(stream)
+
+    def query(self) -> bool:
+        return self._event.query()
+
+    def synchronize(self) -> None:
+        self._event.synchronize()
+
+    def elapsed_time(self, other: torch.Event) -> float:
+        return self._event.elapsed_time(getattr(other, "_event", other))
+
+    @property
+    def event_id(self) -> int:
+        return self._event.event_id
 
     def __repr__(self) -> str:
-        return f"torch.tpu.Event(device={self.device})"
+        return f"torch.tpu.Event(device={self.device}, recorded={bool(self.event_id)})"
 
 
 def _ours(stream: torch.Stream) -> Stream:

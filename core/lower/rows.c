@@ -23,6 +23,8 @@
   X(scan)           \
   X(distance)       \
   X(dynamic)        \
+  X(matmul)         \
+  X(softmax)        \
   X(hosted)
 
 #define DECLARE(name) extern const tpu_row rows_##name[];

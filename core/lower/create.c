@@ -15,12 +15,16 @@ static shape size_arg(L *l, int i) {
 
 static tpu_dtype default_float(void) { return l_float_type(DT_I64); }
 
-/* The dtype argument i, else that of a factory for a number of Python type t. */
+/* The dtype argument i, else that of a factory for a number of Python type t. With out= what counts is the dtype of out: 0 and 1 (t BOOL)
+ * go into any. */
 static tpu_dtype dtype_or(L *l, int i, tpu_dtype t) {
   tpu_dtype dt = l_dtype(l, i);
   if (dt != DT_NONE) return dt;
   return dt_is_complex(t) ? dt_complex(default_float()) : dt_is_float(t) ? default_float() : t;
 }
+
+/* Of a tensor of zeros and ones. */
+static tpu_dtype unit_type(L *l) { return l_num_outs(l) ? DT_BOOL : DT_F64; }
 
 /* --- constants -------------------------------------------------------------------------------------------------- */
 
@@ -33,7 +37,7 @@ static void full(L *l) { /* zeros, ones, full; *_like; new_* */
   bool constant = d & (ZERO | ONE), like = d & (IS_LIKE | IS_NEW);
   int dtype = constant ? next : next + 1;
   tpu_dtype dt = l_dtype(l, dtype);
-  if (dt == DT_NONE) dt = like ? b_dtype(b, l_tensor(l, 0)) : dtype_or(l, dtype, constant ? DT_F64 : l_scalar_dtype(l, next));
+  if (dt == DT_NONE) dt = like ? b_dtype(b, l_tensor(l, 0)) : dtype_or(l, dtype, constant ? unit_type(l) : l_scalar_dtype(l, next));
   shape s = d & IS_LIKE ? *b_shape(b, l_tensor(l, 0)) : size_arg(l, size);
   ret(l, b_full(b, &s, constant ? b_const(b, dt, d & ONE ? 1 : 0) : l_scalar(l, next, dt)));
 }
@@ -154,7 +158,7 @@ static void eye(L *l) { /* eye(n), eye.m(n, m): datum 0, 1 */
   if (!b_ok(b)) return;
   shape s = shape_of(2, (int64_t[]){n, m});
   Val on = b_eq(b, b_iota(b, DT_I64, &s, 0), b_iota(b, DT_I64, &s, 1));
-  ret(l, b_cast(b, on, dtype_or(l, l_datum(l) + 1, DT_F64)));
+  ret(l, b_cast(b, on, dtype_or(l, l_datum(l) + 1, unit_type(l))));
 }
 
 static void triangle(L *l) { /* tril, triu (self, diagonal): datum 0, 1 */

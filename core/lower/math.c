@@ -141,8 +141,8 @@ Val m_unary(B *b, int code, Val x) {
 
 /* --- binary ------------------------------------------------------------------------------------------------------ */
 
-Val m_trunc_div(B *b, Val x, Val y) {
-  Val q = b_div(b, x, y);
+Val m_trunc_div(B *b, Val x, Val y) { /* the quotient of 16-bit floats is rounded before it is cut, as on the CPU */
+  Val q = m_binary(b, OP_DIV, x, y);
   return dt_is_integral(b_dtype(b, q)) ? q : trunc_(b, q);
 }
 
@@ -246,7 +246,9 @@ static Val compose2(B *b, int code, Val x, Val y) {
 }
 
 /* Ops that must see the 16-bit value itself, or give exact results without f32. */
-static bool keeps_low(int code) { return code == M_NEXTAFTER || code == M_COPYSIGN || code == OP_MAXIMUM || code == OP_MINIMUM; }
+static bool keeps_low(int code) {
+  return code == M_NEXTAFTER || code == M_COPYSIGN || code == OP_MAXIMUM || code == OP_MINIMUM || code == M_DIV_TRUNC;
+}
 
 /* The CPU plugin vectorises atan2 with a constant wrongly (long rows come out as garbage); a NaN of x may as well be y. */
 static Val atan2_(B *b, Val x, Val y) { return b_atan2(b, x, b_select(b, b_isnan(b, x), x, y)); }

@@ -281,7 +281,7 @@ static void write_result(finish *f, uint32_t target, Val v, uint8_t *written) {
     l_fail(l, TPU_RUNTIME, "a result cannot be written into a CPU or undefined tensor");
     return;
   }
-  if (!check_write(f, t, v)) return;
+  if (!check_write(f, t, v) || t->g.kind == GEOM_EMPTY) return;
   v = b_cast(b, v, (tpu_dtype)t->dtype);
   if (t->flags & TPU_T_CONJ) v = b_conj(b, v);
   if (t->flags & TPU_T_NEG) v = b_neg(b, v);

@@ -168,6 +168,8 @@ Val b_reduce(B *b, b_red kind, Val x, uint32_t axes, bool keepdim); /* low float
 Val b_sum(B *b, Val x, uint32_t axes, bool keepdim);
 Val b_max(B *b, Val x, uint32_t axes, bool keepdim);
 Val b_min(B *b, Val x, uint32_t axes, bool keepdim);
+/* max that may drop NaN, 2-5 times faster on CPU: for softmax and logsumexp, where a NaN of x comes back through exp(x - max). */
+Val b_max_loose(B *b, Val x, uint32_t axes, bool keepdim);
 Val b_mean(B *b, Val x, uint32_t axes, bool keepdim);       /* by logical count */
 Val b_count(B *b, Val x, uint32_t axes, tpu_dtype dt);      /* product of the logical sizes of the axes, scalar */
 /* First index of the max (or min) along axis, i64; NaN wins, as in torch. *value may be NULL. */

@@ -101,6 +101,7 @@ static Val int_const(B *b, tpu_dtype dt, const shape *s, int64_t v) {
 
 static Val float_const(B *b, tpu_dtype dt, const shape *s, double v) {
   if (dt == DT_F32) v = (double)(float)v;
+  if (dt == DT_F8E4M3FN && fabs(v) > 448) v = v > 0 ? 448 : -448; /* as torch */
   text *t = ir_attr(b);
   text_str(t, "dense<");
   put_float(t, dt, v);

@@ -120,6 +120,10 @@ Val b_cast(B *b, Val x, tpu_dtype dt) {
     tpu_dtype wide = dt == DT_U32 ? DT_I64 : DT_I32;
     return ir_op1(b, IR_CONVERT, dt, b_shape(b, x), ir_op1(b, IR_CONVERT, wide, b_shape(b, x), x));
   }
+  if (dt == DT_F8E4M3FN && dt_is_float(from)) { /* saturates in torch, NaN in XLA */
+    tpu_dtype wide = dt_acc(from);
+    x = b_clamp(b, b_const(b, wide, -448), b_cast(b, x, wide), b_const(b, wide, 448));
+  }
   Val v = ir_op1(b, IR_CONVERT, dt, b_shape(b, x), x);
   if (v >= 0) b->nodes.p[v].zero = b->nodes.p[x].zero;
   return v;

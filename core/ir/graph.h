@@ -139,10 +139,12 @@ Val ir_splat(B *b, Val x, const shape *s);            /* the constant x, spread 
 Val ir_cast_const(B *b, Val x, tpu_dtype dt);         /* the constant x as dt, or BAD */
 
 /* --- reduce.c */
-enum { BODY_PLAIN = 1, BODY_NAN = 2, BODY_SET = 3 };
-/* A closed region of two scalars of dt: the combiner of `kind`. keep_nan: max/min by compare and select. */
-int ir_red_region(B *b, b_red kind, tpu_dtype dt, bool keep_nan);
+/* A closed region of two scalars of dt: the combiner of `kind`. */
+int ir_red_region(B *b, b_red kind, tpu_dtype dt);
 Val ir_red_identity(B *b, b_red kind, tpu_dtype dt);
 bool ir_red_ok(B *b, b_red kind, tpu_dtype dt);
+
+/* --- window.c */
+Val ir_window(B *b, b_red kind, Val x, const b_window *full, const shape *s);
 
 #endif

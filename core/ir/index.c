@@ -148,7 +148,7 @@ Val b_gather_nd(B *b, Val x, const Val *idx, int n) {
 static const b_red scat_red[] = {[SCAT_ADD] = RED_SUM, [SCAT_MUL] = RED_PROD, [SCAT_MAX] = RED_MAX, [SCAT_MIN] = RED_MIN};
 
 static int scatter_region(B *b, b_scat kind, tpu_dtype dt) {
-  if (kind != SCAT_SET) return ir_red_region(b, scat_red[kind], dt, dt_is_float(dt) && (kind == SCAT_MAX || kind == SCAT_MIN));
+  if (kind != SCAT_SET) return ir_red_region(b, scat_red[kind], dt);
   int r = ir_region_open(b, true);
   ir_arg(b, dt, &ir_scalar);
   Val v = ir_arg(b, dt, &ir_scalar);

@@ -35,29 +35,31 @@ static void window_attr(text *t, const b_window *w, int rank) {
   ir_attr_i64s(t, "window_strides", w->stride, rank);
 }
 
+/* The node itself; x and the result are of the dtype to accumulate in. The plain combiner: windows keep NaN. */
+Val ir_window(B *b, b_red kind, Val x, const b_window *full, const shape *s) {
+  Val ops[2] = {x, ir_red_identity(b, kind, b_dtype(b, x))};
+  if (ir_bad(b, x) || ir_bad(b, ops[1])) return BAD;
+  text *t = ir_attr(b);
+  window_attr(t, full, s->rank);
+  ir_spec sp = {.op = IR_WINDOW, .dt = b_dtype(b, x), .s = ir_intern(b, s), .ops = ops, .nops = 2, .tag = 1 + (int)kind, .nattr = (int)t->n};
+  sp.attr = arena_copy(&b->mem, t->p, t->n);
+  Val v = ir_lookup(b, &sp);
+  if (v >= 0 || b->err) return v;
+  int region = ir_red_region(b, kind, sp.dt);
+  return ir_add(b, &sp, region, 0);
+}
+
 Val b_reduce_window(B *b, b_red kind, Val x, const b_window *w) {
   if (ir_bad(b, x)) return BAD;
-  tpu_dtype dt = b_dtype(b, x), acc = dt_acc(dt);
+  tpu_dtype dt = b_dtype(b, x);
   b_window full;
   shape s;
   const shape *xs = b_shape(b, x);
   if (!ir_red_ok(b, kind, dt) || !window_shape(b, xs, w, &full, &s)) return BAD;
   if (!xs->rank) return x;
-  Val ops[2] = {b_cast(b, x, acc), ir_red_identity(b, kind, acc)};
   if (ir_numel_phys(&s) == 0) return b_zeros(b, dt, &s);
   if (ir_numel_phys(xs) == 0) return b_full(b, &s, ir_red_identity(b, kind, dt));
-  bool nan = dt_is_float(acc) && (kind == RED_MAX || kind == RED_MIN);
-  if (b->err) return BAD;
-  text *t = ir_attr(b);
-  window_attr(t, &full, xs->rank);
-  ir_spec sp = {.op = IR_WINDOW, .dt = acc, .s = ir_intern(b, &s), .ops = ops, .nops = 2, .tag = 1 + (int)kind, .nattr = (int)t->n};
-  sp.attr = arena_copy(&b->mem, t->p, t->n);
-  Val v = ir_lookup(b, &sp);
-  if (v < 0 && !b->err) {
-    int region = ir_red_region(b, kind, acc, nan);
-    v = ir_add(b, &sp, region, 0);
-  }
-  return b_cast(b, v, dt);
+  return b_cast(b, ir_window(b, kind, b_cast(b, x, dt_acc(dt)), &full, &s), dt);
 }
 
 /* --- max with index -------------------------------------------------------------------------------------------------- */
@@ -91,8 +93,9 @@ static bool next_position(const b_window *w, int rank, int64_t *at) {
   return false;
 }
 
-/* Windows unrolled into strided slices: torch's own loop, a later element winning when it is greater or NaN, or when
- * nothing but padding (index -1) was seen. */
+/* The maximum by reduce_window; its index by comparing every window position with it, unrolled into strided slices: the first
+ * position that equals it, or as in torch the last NaN. (A chain of selects over the values themselves is torch's own loop, but
+ * LLVM needs time exponential in its length for some element types.) */
 Val b_max_window_index(B *b, Val x, const b_window *w, int spatial, Val *index) {
   *index = BAD;
   if (ir_bad(b, x)) return BAD;
@@ -112,17 +115,16 @@ Val b_max_window_index(B *b, Val x, const b_window *w, int spatial, Val *index) 
     in[i] = full.base_dilation[i] - 1;
     if (!padded.d[i].sym) padded.d[i].n = (xs.d[i].n ? (xs.d[i].n - 1) * (in[i] + 1) + 1 : 0) + full.lo[i] + full.hi[i];
   }
-  Val v = ir_pad_raw(b, x, full.lo, full.hi, in, b_min_value(b, dt), &padded);
-  Val pos = ir_pad_raw(b, flat_positions(b, &xs, spatial), full.lo, full.hi, in, b_const_i(b, DT_I32, -1), &padded);
-  Val best = window_slice(b, v, &full, at, &s), arg = window_slice(b, pos, &full, at, &s);
-  while (next_position(&full, xs.rank, at) && !b->err) {
-    Val nv = window_slice(b, v, &full, at, &s), ni = window_slice(b, pos, &full, at, &s);
-    Val none = b_lt(b, arg, b_const_i(b, DT_I32, 0));
-    Val better = b_or(b, b_gt(b, nv, best), b_and(b, none, b_ge(b, ni, b_const_i(b, DT_I32, 0))));
-    if (dt_is_float(dt)) better = b_or(b, better, b_isnan(b, nv));
-    best = b_select(b, better, nv, best);
-    arg = b_select(b, better, ni, arg);
-  }
-  *index = b_cast(b, arg, DT_I64);
-  return best;
+  Val best = ir_window(b, RED_MAX, b_cast(b, x, dt_acc(dt)), &full, &s), none = b_const_i(b, DT_I32, INT32_MAX);
+  Val v = ir_pad_raw(b, b_cast(b, x, dt_acc(dt)), full.lo, full.hi, in, b_min_value(b, dt_acc(dt)), &padded);
+  Val pos = ir_pad_raw(b, flat_positions(b, &xs, spatial), full.lo, full.hi, in, none, &padded);
+  Val first = none, last_nan = b_const_i(b, DT_I32, -1);
+  do {
+    Val here = window_slice(b, v, &full, at, &s), index_here = window_slice(b, pos, &full, at, &s);
+    first = b_minimum(b, first, b_select(b, b_eq(b, here, best), index_here, none));
+    if (dt_is_float(dt)) last_nan = b_maximum(b, last_nan, b_select(b, b_isnan(b, here), index_here, b_const_i(b, DT_I32, -1)));
+  } while (next_position(&full, xs.rank, at) && !b->err);
+  if (dt_is_float(dt)) first = b_select(b, b_ge(b, last_nan, b_const_i(b, DT_I32, 0)), last_nan, first);
+  *index = b_cast(b, first, DT_I64);
+  return b_cast(b, best, dt);
 }

@@ -534,10 +534,10 @@ def test_scatter(dt):
     x = (torch.randn(5, 6) * 3).to(dt)
     idx, src = torch.randint(0, 5, (3, 4)), (torch.randn(4, 5) * 3).to(dt)
     up = torch.float32 if dt in (torch.bfloat16, torch.float16) else dt
-    kinds = [(1, "sum"), (2, "prod"), (3, "amax"), (4, "amin")] if dt != torch.bool else []
+    kinds = [(3, "amax"), (4, "amin")] + [(1, "sum"), (2, "prod")] * (dt != torch.bool)
     for axis in (0, 1):
         got = run(lambda b, p, x, i, s: [b.b_scatter_axis(k, x, i, s, axis) for k, _ in kinds] + [b.b_scatter_axis(0, x, i, b.b_const(torch.float32, 1.0), axis)], x, idx, src)
-        want = [x.to(up).scatter_reduce(axis, idx, src.to(up), r).to(dt) for _, r in kinds] + [x.scatter(axis, idx, torch.tensor(1.0).to(dt).item())]
+        want = [x.to(up).scatter_reduce(axis, idx, src.to(up), r).to(dt) if dt != torch.bool else x.int().scatter_reduce(axis, idx, src.int(), r).bool() for _, r in kinds] + [x.scatter(axis, idx, torch.tensor(1.0).to(dt).item())]
         same(got, want, 2e-2 if up != dt else 1e-5)
     perm = torch.stack([torch.randperm(5)[:3] for _ in range(4)], 1)
     same(run(lambda b, p, x, i, s: b.b_scatter_axis(0, x, i, s, 0), x, perm, src), x.scatter(0, perm, src), 0)
@@ -547,7 +547,7 @@ def test_scatter(dt):
         same(run(lambda b, p, x, r, u: b.b_scatter_nd(1, x, vals([r]), 1, u), x, rows, up3), x.to(up).index_put((rows,), up3.to(up), accumulate=True).to(dt), 2e-2)
     same(run(lambda b, p, x, r, u: b.b_scatter_nd(0, x, vals([r, b.b_add(r, b.b_const(torch.int64, 1.0))]), 2, b.b_const(torch.float32, 0.0)), x, rows, up3),
          x.index_put((rows, rows + 1), torch.zeros((), dtype=dt)), 0)  # fmt: skip
-    same(run(lambda b, p, x, r, u: b.b_scatter_nd(0, x, vals([b.b_add(r, b.b_const(torch.int64, 3.0))]), 1, u), x, rows, up3), torch.cat([x[:4], up3[2:3]]) if False else x.index_put((torch.tensor([4]),), up3[2:3]), 0)
+    same(run(lambda b, p, x, r, u: b.b_scatter_nd(0, x, vals([b.b_add(r, b.b_const(torch.int64, 3.0))]), 1, u), x, rows, up3), x.index_put((torch.tensor([4]),), up3[2:3]), 0)
 
 
 def test_scatter_more():
@@ -689,7 +689,7 @@ def test_linalg(dt):
 
     g = run(f, spd, lo, up, rhs, m)
     tri = torch.linalg.solve_triangular
-    tol = 1e-9 if dt == torch.float64 else 2e-3
+    tol = 1e-7 if dt == torch.float64 else 2e-3
     same(g[:6], [torch.linalg.cholesky(spd), torch.linalg.cholesky(spd, upper=True), tri(lo, rhs, upper=False), tri(lo.mT, rhs, upper=True), tri(lo.mH, rhs, upper=True),
                  tri(up, rhs.mT, upper=True, left=False, unitriangular=True)], tol)  # fmt: skip
     h, t = torch.geqrf(m)

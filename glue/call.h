@@ -26,7 +26,9 @@ struct Entry {
   std::string kinds, returns; // of all arguments; of the results, 'W' = a written argument comes back
   int nargs;                  // without the out arguments
   int pad = -1;               // out form of a factory: where dtype, layout, device, pin_memory are missing
+  int dtype_at = -1;          // where a factory takes its dtype
   bool random;
+  bool floats;        // a factory of floats whatever its numbers are
   bool moves_indices; // CPU index tensors are welcome
   bool fills;         // may write to an expanded tensor: every element gets the same value
 };
@@ -320,6 +322,7 @@ struct Boxed final : c10::OperatorKernel {
     }
     while (a < args + padded) (a++)->tag = TPU_A_NONE;
     f.call.args = args, f.call.nargs = padded;
+    if (C10_UNLIKELY(e->dtype_at >= 0)) default_dtype(args);
     outs(f, *stack, base);
     if (C10_UNLIKELY(f.elsewhere) &&
         e->op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd))
@@ -329,6 +332,14 @@ struct Boxed final : c10::OperatorKernel {
   }
 
 private:
+  // torch.set_default_dtype: the core knows float32 alone.
+  void default_dtype(tpu_arg *args) const {
+    const ScalarType t = c10::get_default_dtype_as_scalartype();
+    if (t == ScalarType::Float || args[e->dtype_at].tag != TPU_A_NONE) return;
+    bool floats = e->floats;
+    for (int i = 0; i < e->dtype_at; i++) floats |= args[i].tag == TPU_A_SCALAR_D;
+    if (floats) args[e->dtype_at].tag = TPU_A_DTYPE, args[e->dtype_at].u.i = int64_t(t);
+  }
   void outs(Frame &f, Stack &stack, size_t base) const {
     if (e->variant == TPU_INPLACE) {
       const size_t self = first_written();
@@ -386,15 +397,15 @@ KIND(const std::optional<Tensor> &, 't')
 KIND(const at::ITensorListRef &, 'L')
 KIND(const c10::List<std::optional<Tensor>> &, 'O')
 KIND(const c10::Scalar &, 'S')
-KIND(const std::optional<c10::Scalar> &, 's') KIND(int64_t, 'i') KIND(std::optional<int64_t>, 'j')
-    KIND(c10::IntArrayRef, 'I') KIND(at::OptionalIntArrayRef, 'J') KIND(bool, 'b')
-        KIND(std::optional<bool>, 'B') KIND(double, 'd') KIND(std::optional<ScalarType>, 'y')
-            KIND(ScalarType, 'Y') KIND(std::string_view, 'c') KIND(std::optional<std::string_view>, 'C')
-                KIND(std::optional<at::Generator>, 'g')
+KIND(const std::optional<c10::Scalar> &, 's')
+KIND(int64_t, 'i') KIND(std::optional<int64_t>, 'j') KIND(c10::IntArrayRef, 'I')
+    KIND(at::OptionalIntArrayRef, 'J') KIND(bool, 'b') KIND(std::optional<bool>, 'B') KIND(double, 'd')
+        KIND(std::optional<ScalarType>, 'y') KIND(ScalarType, 'Y') KIND(std::string_view, 'c')
+            KIND(std::optional<std::string_view>, 'C') KIND(std::optional<at::Generator>, 'g')
 #undef KIND
 
-                    template <class R>
-                    struct Results {
+                template <class R>
+                struct Results {
   static constexpr const char *key = ">T";
   static R get(const tpu_result *r) { return from_result(r[0]); }
   static R pop(const Stack &s) { return s[0].toTensor(); }

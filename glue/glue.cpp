@@ -53,6 +53,10 @@ std::string dtypes_of(const Stack &stack, size_t nargs) {
 void fallback(const OperatorHandle &op, Stack *stack, const char *why) {
   const std::string name = c10::toString(op.operator_name());
   const size_t nargs = op.schema().arguments().size();
+  if (!op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU))
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "The operator '", name, "' is not implemented for TPU",
+                                why ? std::string(": ") + why : "", ". (dtypes: ", dtypes_of(*stack, nargs),
+                                "; the CPU has no kernel for it either)");
   if (policy == TPU_FALLBACK_ERROR)
     TORCH_CHECK_NOT_IMPLEMENTED(false, "The operator '", name, "' is not implemented for TPU",
                                 why ? std::string(": ") + why : "", ". (dtypes: ", dtypes_of(*stack, nargs),
@@ -167,8 +171,12 @@ Entry *entry_for(const tpu_row *row, const OperatorHandle &op) {
                       .returns = "",
                       .nargs = int(args.size()),
                       .random = tpu_row_is_random(row),
+                      .floats = named({"zeros", "ones", "eye", "scalar_tensor", "linspace", "logspace"}),
                       .moves_indices = named({"index", "_index", "_unsafe_index"}),
                       .fills = named({"fill_", "zero_"})};
+  const size_t options = e->kinds.find("ylvB");
+  if (options != std::string::npos && e->kinds.find_first_of("TtL") == std::string::npos)
+    e->dtype_at = int(options);
   for (const auto &a : args)
     if (a.is_out()) e->nargs--, e->variant = TPU_OUT;
   bool returns_written = false;

@@ -201,7 +201,20 @@ static void bincount(L *l) {
   ret(l, b_scatter_nd(b, SCAT_ADD, b_zeros(b, b_dtype(b, w), &s), &x, 1, w));
 }
 
+/* --- assertions ------------------------------------------------------------------------------------------------------------------ */
+
+/* (self, message) */
+static void assert_async(L *l) {
+  B *b = l_b(l);
+  Val x = l_tensor(l, 0);
+  const char *message = l_string(l, 1);
+  if (b_ok(b) && b_numel_static(b, x) != 1) l_fail(l, TPU_RUNTIME, "Boolean value of Tensor with more than one value is ambiguous");
+  b_check(b, b_cast(b, x, DT_BOOL), TPU_RUNTIME, *message ? message : "Expected Tensor with single nonzero value, but got zero");
+}
+
 const tpu_row rows_dynamic[] = {
+  {"_assert_async", assert_async, 0, ROW_NONE},
+  {"_assert_async.msg", assert_async, 0, ROW_NONE},
   {"tpu::nonzero", nonzero, 0, ROW_INTERNAL},
   {"tpu::masked_select", masked_select, 0, ROW_INTERNAL},
   {"tpu::unique", unique, 0, ROW_INTERNAL},

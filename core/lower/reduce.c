@@ -306,6 +306,8 @@ const tpu_row rows_reduce[] = {
   {"max.dim", extreme_dim, R_MAX, ROW_MASK},
   {"min.dim", extreme_dim, R_MIN, ROW_MASK},
   {"aminmax", aminmax, 0, ROW_MASK},
+  {"_aminmax", aminmax, 0, ROW_MASK},
+  {"_aminmax.dim", aminmax, 0, ROW_MASK},
   {"argmax", argmax, R_MAX, ROW_MASK},
   {"argmin", argmax, R_MIN, ROW_MASK},
   {"norm.Scalar", norm, 0, ROW_MASK | ROW_SPECIAL},

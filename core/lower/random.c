@@ -328,7 +328,7 @@ static void multinomial(L *l) { /* self, num_samples, replacement */
   ret(l, index);
 }
 
-#define P (ROW_POINTWISE | ROW_RANDOM)
+#define P (ROW_ELEMENTWISE | ROW_RANDOM) /* generic sizes are cut first: the counters are those of the logical shape */
 const tpu_row rows_random[] = {
     {"uniform_", fill_random, UNIFORM, P},
     {"normal_", fill_random, NORMAL, P},

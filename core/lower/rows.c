@@ -13,6 +13,7 @@
   X(foreach)        \
   X(optim)          \
   X(random)         \
+  X(distributions)  \
   X(reduce)         \
   X(shape)          \
   X(pad)            \
@@ -25,6 +26,13 @@
   X(dynamic)        \
   X(matmul)         \
   X(softmax)        \
+  X(norm)           \
+  X(conv)           \
+  X(pool)           \
+  X(loss)           \
+  X(attention)      \
+  X(rnn)            \
+  X(fft)            \
   X(hosted)
 
 #define DECLARE(name) extern const tpu_row rows_##name[];

@@ -97,11 +97,17 @@ def _is_in_bad_fork() -> bool:
 
 
 def _register_process_hooks() -> None:
+    was_open = False
+
+    def before() -> None:  # the core calls a runtime that it inherited closed
+        nonlocal was_open
+        was_open = _C.is_open()
+
     def in_child() -> None:
         global _bad_fork
-        _bad_fork = _bad_fork or _C.is_open()
+        _bad_fork = _bad_fork or was_open
 
-    os.register_at_fork(after_in_child=in_child)
+    os.register_at_fork(before=before, after_in_child=in_child)
     atexit.register(_C.shutdown)
 
 

@@ -136,8 +136,10 @@ struct Frame {
   }
   void put(tpu_arg &a, const c10::Scalar &s) {
     a.n = 1;
-    if (s.isFloatingPoint()) a.tag = TPU_A_SCALAR_D, a.u.d = s.toDouble();
-    else if (s.isBoolean()) a.tag = TPU_A_SCALAR_B, a.u.i = s.toBool();
+    if (s.isFloatingPoint())
+      a.tag = TPU_A_SCALAR_D, a.u.d = s.toDouble();
+    else if (s.isBoolean())
+      a.tag = TPU_A_SCALAR_B, a.u.i = s.toBool();
     else if (s.isComplex()) {
       double *c = take<double>(2);
       const auto z = s.toComplexDouble();
@@ -157,13 +159,17 @@ struct Frame {
     a.tag = TPU_A_INTS, a.u.is = v.data(), a.n = uint32_t(v.size());
   }
   void put(tpu_arg &a, const at::OptionalIntArrayRef &v) {
-    if (v.has_value()) put(a, *v);
-    else a.tag = TPU_A_NONE;
+    if (v.has_value())
+      put(a, *v);
+    else
+      a.tag = TPU_A_NONE;
   }
   void put(tpu_arg &a, const at::Generator &g) { a.tag = TPU_A_NONE, generator = g; }
   template <class T> void put(tpu_arg &a, const std::optional<T> &v) {
-    if (v.has_value()) put(a, *v);
-    else a.tag = TPU_A_NONE;
+    if (v.has_value())
+      put(a, *v);
+    else
+      a.tag = TPU_A_NONE;
   }
   void put(tpu_arg &a, const at::ITensorListRef &list) {
     tpu_tensor *t = take<tpu_tensor>(list.size());
@@ -179,7 +185,8 @@ struct Frame {
     if (!given.has_value() || !given->defined()) return tensor(t, Tensor());
     if (e.moves_indices && given->is_cpu() && device >= 0)
       kept.push_back(given->to(Device(kTpu, DeviceIndex(device))));
-    else kept.push_back(*given);
+    else
+      kept.push_back(*given);
     tensor(t, kept.back());
   }
   void put(tpu_arg &a, char kind, const IValue &v);
@@ -327,8 +334,10 @@ struct Boxed final : c10::OperatorKernel {
     if (C10_UNLIKELY(f.elsewhere) &&
         e->op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd))
       e->op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
-    else if (f.run()) finish(f, *stack, base);
-    else fallback(e->op, stack, f.call.declined);
+    else if (f.run())
+      finish(f, *stack, base);
+    else
+      fallback(e->op, stack, f.call.declined);
   }
 
 private:
@@ -353,7 +362,8 @@ private:
       f.call.outs = t, f.call.nouts = int(n);
       for (size_t i = first; i < all; i++) {
         f.at = int(i);
-        if (stack[base + i].isTensor()) f.tensor(*t++, stack[base + i].toTensor());
+        if (stack[base + i].isTensor())
+          f.tensor(*t++, stack[base + i].toTensor());
         else
           for (const IValue &x : stack[base + i].toListRef()) f.tensor(*t++, x.toTensor());
       }
@@ -370,14 +380,16 @@ private:
     int next = 0;
     size_t written = e->variant == TPU_OUT ? size_t(e->nargs) : first_written();
     for (const char r : e->returns) {
-      if (r == 'W') results.emplace_back(stack[base + written++]);
+      if (r == 'W')
+        results.emplace_back(stack[base + written++]);
       else if (r == 'T')
         results.emplace_back(next < f.call.nresults ? from_result(f.call.results[next]) : Tensor()), next++;
       else if (r == 'L') {
         c10::List<Tensor> list;
         while (next < f.call.nresults) list.push_back(from_result(f.call.results[next++]));
         results.emplace_back(std::move(list));
-      } else results.emplace_back(int64_t(0)); // sizes that only the backward of the same row reads
+      } else
+        results.emplace_back(int64_t(0)); // sizes that only the backward of the same row reads
     }
     stack.resize(base);
     for (IValue &v : results) stack.push_back(std::move(v));
@@ -387,9 +399,9 @@ private:
 // --- typed kernels ---
 
 template <class T> struct Kind;
-#define KIND(type, letter)                                                                                   \
-  template <> struct Kind<type> {                                                                            \
-    static constexpr char value = letter;                                                                    \
+#define KIND(type, letter)                \
+  template <> struct Kind<type> {         \
+    static constexpr char value = letter; \
   };
 KIND(const Tensor &, 'T')
 KIND(Tensor &, 'W')
@@ -398,10 +410,11 @@ KIND(const at::ITensorListRef &, 'L')
 KIND(const c10::List<std::optional<Tensor>> &, 'O')
 KIND(const c10::Scalar &, 'S')
 KIND(const std::optional<c10::Scalar> &, 's')
-KIND(int64_t, 'i') KIND(std::optional<int64_t>, 'j') KIND(c10::IntArrayRef, 'I')
-    KIND(at::OptionalIntArrayRef, 'J') KIND(bool, 'b') KIND(std::optional<bool>, 'B') KIND(double, 'd')
-        KIND(std::optional<ScalarType>, 'y') KIND(ScalarType, 'Y') KIND(std::string_view, 'c')
-            KIND(std::optional<std::string_view>, 'C') KIND(std::optional<at::Generator>, 'g')
+KIND(int64_t, 'i')
+KIND(std::optional<int64_t>, 'j') KIND(c10::IntArrayRef, 'I') KIND(at::OptionalIntArrayRef, 'J')
+    KIND(bool, 'b') KIND(std::optional<bool>, 'B') KIND(double, 'd') KIND(std::optional<ScalarType>, 'y')
+        KIND(ScalarType, 'Y') KIND(std::string_view, 'c') KIND(std::optional<std::string_view>, 'C')
+            KIND(std::optional<at::Generator>, 'g')
 #undef KIND
 
                 template <class R>
@@ -474,7 +487,7 @@ const std::map<std::string, Bind> &families() {
   using R = Tensor;
   using R2 = std::tuple<R, R>;
   using R3 = std::tuple<R, R, R>;
-#define F(...)                                                                                               \
+#define F(...) \
   { Family<__VA_ARGS__>::key(), &Family<__VA_ARGS__>::bind }
   // clang-format off
   static const auto *map = new std::map<std::string, Bind>{

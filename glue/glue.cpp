@@ -42,7 +42,8 @@ std::string dtypes_of(const Stack &stack, size_t nargs) {
     if (t.defined()) text += (text.empty() ? "" : ", ") + std::string(c10::toString(t.scalar_type()));
   };
   for (size_t i = stack.size() - nargs; i < stack.size(); i++) {
-    if (stack[i].isTensor()) add(stack[i].toTensor());
+    if (stack[i].isTensor())
+      add(stack[i].toTensor());
     else if (stack[i].isTensorList())
       for (const IValue &x : stack[i].toListRef()) add(x.toTensor());
   }
@@ -85,7 +86,9 @@ void fallback(const OperatorHandle &op, Stack *stack, const char *why) {
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
 }
 
-void fallback_boxed(const OperatorHandle &op, Stack *stack) { fallback(op, stack, nullptr); }
+void fallback_boxed(const OperatorHandle &op, Stack *stack) {
+  fallback(op, stack, nullptr);
+}
 
 // --- kinds of arguments, read off a schema ---
 
@@ -133,7 +136,9 @@ std::string kinds_of(const std::vector<c10::Argument> &args) {
   return s;
 }
 
-bool is_written(const c10::Argument &a) { return a.alias_info() && a.alias_info()->isWrite(); }
+bool is_written(const c10::Argument &a) {
+  return a.alias_info() && a.alias_info()->isWrite();
+}
 
 std::string plain(std::string kinds) // as if nothing were written
 {
@@ -335,8 +340,12 @@ extern "C" const char *tpu_glue_init(void) {
   return failure->c_str();
 }
 
-extern "C" void tpu_glue_set_fallback(int p) { tpu::policy = p; }
-extern "C" int tpu_glue_get_fallback(void) { return tpu::policy; }
+extern "C" void tpu_glue_set_fallback(int p) {
+  tpu::policy = p;
+}
+extern "C" int tpu_glue_get_fallback(void) {
+  return tpu::policy;
+}
 
 extern "C" char *tpu_glue_report(void) {
   const auto &r = tpu::reg;

@@ -110,8 +110,10 @@ Tensor &set_geometry(Tensor &self, c10::Storage source, int64_t offset, IntArray
   at::detail::check_size_nonnegative(sizes);
   x->set_storage_keep_dtype(std::move(source));
   x->set_storage_offset(offset);
-  if (strides.size() == sizes.size() && !sizes.empty()) x->set_sizes_and_strides(sizes, strides);
-  else x->set_sizes_contiguous(sizes);
+  if (strides.size() == sizes.size() && !sizes.empty())
+    x->set_sizes_and_strides(sizes, strides);
+  else
+    x->set_sizes_contiguous(sizes);
   ensure_storage(x);
   return self;
 }
@@ -197,8 +199,10 @@ Tensor copy_from(const Tensor &src, const Tensor &dst, bool) {
 }
 
 Tensor &copy_(Tensor &dst, const Tensor &src, bool non_blocking) {
-  if (src.sizes() == dst.sizes() || dst.device().type() == kTpu) copy_from(src, dst, non_blocking);
-  else copy_from(src.expand(dst.sizes()), dst, non_blocking);
+  if (src.sizes() == dst.sizes() || dst.device().type() == kTpu)
+    copy_from(src, dst, non_blocking);
+  else
+    copy_from(src.expand(dst.sizes()), dst, non_blocking);
   return dst;
 }
 
@@ -206,7 +210,8 @@ Tensor clone(const Tensor &self, std::optional<MemoryFormat> format) {
   const MemoryFormat f = format.value_or(MemoryFormat::Preserve);
   const ScalarType dtype = self.scalar_type();
   Tensor x;
-  if (f != MemoryFormat::Preserve) x = empty(self.sizes(), dtype, {}, self.device(), {}, f);
+  if (f != MemoryFormat::Preserve)
+    x = empty(self.sizes(), dtype, {}, self.device(), {}, f);
   else if (self.is_non_overlapping_and_dense())
     x = blank(self.device().index(), size_t(self.numel()) * self.itemsize(), self.sizes(), self.strides(),
               dtype);
@@ -228,7 +233,7 @@ c10::Scalar local_scalar(const Tensor &self) {
   TORCH_CHECK(self.numel() == 1, "a Tensor with ", self.numel(), " elements cannot be converted to Scalar");
   check(tpu_download(&t, buf));
   switch (self.scalar_type()) {
-#define CASE(type, name)                                                                                     \
+#define CASE(type, name) \
   case ScalarType::name: return c10::Scalar(*reinterpret_cast<const type *>(buf));
     AT_FORALL_SCALAR_TYPES_WITH_COMPLEX(CASE)
     CASE(uint16_t, UInt16)

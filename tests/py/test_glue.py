@@ -1,5 +1,7 @@
-"""The device as PyTorch's own machinery sees it: devices, streams, events, generators, memory, structural ops, copies,
-out= and in-place forms, the CPU fallback, autocast, saving. One test a joint; values of ops are tested elsewhere."""
+"""The device as PyTorch's own machinery sees it: devices, streams, events, generators, memory, structural ops,
+copies, out= and in-place forms, the CPU fallback, autocast, saving. One test a joint; values of ops are tested
+elsewhere."""
+
 import copy
 import io
 import pickle
@@ -29,7 +31,9 @@ def same(x, y):
 def test_accelerator():
     assert torch.accelerator.current_accelerator().type == "tpu"
     assert torch.accelerator.is_available()
-    assert torch.empty(2, device="tpu").device == torch.device("tpu", torch.accelerator.current_device_index())
+    assert torch.empty(2, device="tpu").device == torch.device(
+        "tpu", torch.accelerator.current_device_index()
+    )
     with pytest.raises(RuntimeError):
         torch.accelerator.set_device_index(100)
     torch.accelerator.synchronize()
@@ -49,7 +53,11 @@ def test_second_device():
 
 
 def test_streams_and_events():
-    s, a, b = torch.Stream(device=dev), torch.Event(device=dev, enable_timing=True), torch.Event(device=dev, enable_timing=True)
+    s, a, b = (
+        torch.Stream(device=dev),
+        torch.Event(device=dev, enable_timing=True),
+        torch.Event(device=dev, enable_timing=True),
+    )
     with s:
         assert torch.accelerator.current_stream() == s
         a.record()
@@ -87,7 +95,9 @@ def test_pinned_memory():
     x = torch.arange(4.0).pin_memory()
     assert x.is_pinned() and x[1:].is_pinned() and not torch.arange(4.0).is_pinned()
     same(x.to(dev, non_blocking=True), torch.arange(4.0))
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.arange(4.0)), batch_size=2, pin_memory=True)
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(torch.arange(4.0)), batch_size=2, pin_memory=True
+    )
     assert next(iter(loader))[0].is_pinned()
 
 
@@ -196,7 +206,10 @@ def test_copies():
     same(z.conj().to(dev), z.conj().resolve_conj())
     assert torch.equal(z.to(dev).conj().cpu(), z.conj())
     same(x.to(torch.int64), x.cpu().long())
-    same(torch.zeros(2, 3, dtype=torch.bfloat16, device=dev).copy_(torch.arange(6.0).reshape(2, 3)), x.cpu().bfloat16())
+    same(
+        torch.zeros(2, 3, dtype=torch.bfloat16, device=dev).copy_(torch.arange(6.0).reshape(2, 3)),
+        x.cpu().bfloat16(),
+    )
     with pytest.raises(NotImplementedError):
         torch.empty(2, device="meta").to(dev)
 
@@ -207,7 +220,15 @@ def test_item(value):
 
 
 def test_item_dtypes():
-    for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16, torch.float64):
+    for dtype in (
+        torch.uint8,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.float16,
+        torch.bfloat16,
+        torch.float64,
+    ):
         assert torch.tensor(3, dtype=dtype).to(dev).item() == 3
     with pytest.raises(RuntimeError):
         up(2).item()
@@ -257,12 +278,17 @@ def test_factories():
 
 def test_devices_must_agree():
     x = up(2, 3)
-    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device.*tpu:0 and cpu.*argument other"):
+    with pytest.raises(
+        RuntimeError, match="Expected all tensors to be on the same device.*tpu:0 and cpu.*argument other"
+    ):
         x + torch.ones(2, 3)
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
         torch.tensor(1.0).add_(x[0, 0])
     same(x[torch.tensor([1, 0])], x.cpu()[[1, 0]])
-    same(x.index_put((torch.tensor([0]),), torch.tensor(5.0)), x.cpu().index_put((torch.tensor([0]),), torch.tensor(5.0)))
+    same(
+        x.index_put((torch.tensor([0]),), torch.tensor(5.0)),
+        x.cpu().index_put((torch.tensor([0]),), torch.tensor(5.0)),
+    )
 
 
 def test_overlap():

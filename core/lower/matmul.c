@@ -1,160 +1,230 @@
-/* Matrix products. Shapes are checked here with torch's words; accumulation and generic contracting dims are the builder's. */
+/* Products of matrices and vectors. Everything is one dot_general; what is added to it is added in the accumulation dtype and the sum
+ * rounded once. beta = 0 and alpha = 1 are structure and cost nothing. */
 #include "lower/lower.h"
 
-static bool want_rank(L *l, int i, int rank) {
-  int have = b_rank(l_b(l), l_tensor(l, i));
-  if (have == rank) return true;
-  l_fail(l, TPU_RUNTIME, "%s: Expected a %d-D tensor for argument %d, but got %d-D", l_name(l), rank, i, have);
-  return false;
+enum { P_MM, P_BMM, P_MV, P_DOT, P_VDOT, P_OUTER, P_SUM_BMM, P_KIND = 15, P_DTYPE = 16 /* an out_dtype argument stands before beta */ };
+
+/* The way PyTorch writes a dtype in the messages of the matrix products. */
+static const char *type_word(tpu_dtype dt) {
+  switch (dt) {
+  case DT_F32: return "float";
+  case DT_F64: return "double";
+  case DT_F16: return "c10::Half";
+  case DT_BF16: return "c10::BFloat16";
+  case DT_I64: return "long";
+  case DT_I32: return "int";
+  case DT_I16: return "short";
+  case DT_I8: return "signed char";
+  case DT_U8: return "unsigned char";
+  case DT_BOOL: return "bool";
+  case DT_C64: return "c10::complex<float>";
+  case DT_C128: return "c10::complex<double>";
+  default: return tpu_dtype_torch_name(dt);
+  }
 }
 
-static int64_t phys(B *b, Val v, int axis) { return b_shape(b, v)->d[axis].n; }
+/* Static dims of different sizes; generic ones are the builder's. */
+static bool differ(ir_dim p, ir_dim q) { return !p.sym && !q.sym && p.n != q.n; }
 
-/* The inner dims must agree: by symbol where generic, else by size. */
-static bool inner_agree(B *b, Val x, int xa, Val y, int ya) {
-  const shape *s = b_shape(b, x), *t = b_shape(b, y);
-  if (s->d[xa].sym || t->d[ya].sym) return s->d[xa].sym == t->d[ya].sym;
-  return s->d[xa].n == t->d[ya].n;
+static void check_mm(L *l, const shape *x, const shape *y, bool added) {
+  if (x->rank != 2 && !added) l_fail(l, TPU_RUNTIME, "self must be a matrix");
+  if (x->rank != 2) l_fail(l, TPU_RUNTIME, "mat1 must be a matrix, got %d-D tensor", x->rank);
+  if (y->rank != 2) l_fail(l, TPU_RUNTIME, added ? "mat2 must be a matrix, got %d-D tensor" : "mat2 must be a matrix", y->rank);
+  if (b_ok(l_b(l)) && differ(x->d[1], y->d[0]))
+    l_fail(l, TPU_RUNTIME, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)", (long long)x->d[0].n,
+           (long long)x->d[1].n, (long long)y->d[0].n, (long long)y->d[1].n);
 }
 
-static bool same_dtype(L *l, Val x, Val y) {
+static void check_bmm(L *l, const shape *x, const shape *y, bool summed) {
+  if (x->rank != 3) l_fail(l, TPU_RUNTIME, "batch1 must be a 3D tensor");
+  if (y->rank != 3) l_fail(l, TPU_RUNTIME, "batch2 must be a 3D tensor");
+  if (!b_ok(l_b(l)) || (!differ(x->d[0], y->d[0]) && !differ(x->d[2], y->d[1]))) return;
+  if (!summed)
+    l_fail(l, TPU_RUNTIME, "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] but got: [%lld, %lld].",
+           (long long)x->d[0].n, (long long)x->d[2].n, (long long)y->d[0].n, (long long)y->d[1].n);
+  if (differ(x->d[0], y->d[0]))
+    l_fail(l, TPU_RUNTIME, "batch1 and batch2 must have same number of batches, got %lld and %lld", (long long)x->d[0].n, (long long)y->d[0].n);
+  l_fail(l, TPU_RUNTIME, "Incompatible matrix sizes for bmm (%lldx%lld and %lldx%lld)", (long long)x->d[1].n, (long long)x->d[2].n,
+         (long long)y->d[1].n, (long long)y->d[2].n);
+}
+
+/* What is added counts as a vector here: 1 when there is none, as in torch. */
+static void check_mv(L *l, const shape *x, const shape *y, const shape *added) {
+  if (x->rank != 2 || y->rank != 1 || (added && added->rank > 1))
+    l_fail(l, TPU_RUNTIME, "vector + matrix @ vector expected, got %d, %d, %d", added ? added->rank : 1, x->rank, y->rank);
+  if (!b_ok(l_b(l))) return;
+  bool bad = added && added->rank == 1 && added->d[0].n != 1 && differ(added->d[0], x->d[0]);
+  if (bad || differ(x->d[1], y->d[0]))
+    l_fail(l, TPU_RUNTIME, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)",
+           (long long)(added && added->rank ? added->d[0].n : x->d[0].n), (long long)x->d[0].n, (long long)x->d[1].n, (long long)y->d[0].n);
+}
+
+static void check_dot(L *l, const shape *x, const shape *y) {
+  if (x->rank != 1 || y->rank != 1) l_fail(l, TPU_RUNTIME, "1D tensors expected, but got %dD and %dD tensors", x->rank, y->rank);
+  if (b_ok(l_b(l)) && differ(x->d[0], y->d[0]))
+    l_fail(l, TPU_RUNTIME, "inconsistent tensor size, expected tensor [%lld] and src [%lld] to have the same number of elements, but got "
+           "%lld and %lld elements respectively", (long long)x->d[0].n, (long long)y->d[0].n, (long long)x->d[0].n, (long long)y->d[0].n);
+}
+
+static void check_outer(L *l, const shape *x, const shape *y) {
+  if (x->rank != 1) l_fail(l, TPU_RUNTIME, "addr: Expected 1-D argument vec1, but got %d-D", x->rank);
+  if (y->rank != 1) l_fail(l, TPU_RUNTIME, "addr: Expected 1-D argument vec2, but got %d-D", y->rank);
+}
+
+/* The product of x and y, of one dtype, in dtype `out`; BAD after an error. */
+static Val product(L *l, Val x, Val y, tpu_dtype out, const shape *added) {
   B *b = l_b(l);
-  if (b_dtype(b, x) == b_dtype(b, y)) return true;
-  l_fail(l, TPU_RUNTIME, "expected m1 and m2 to have the same dtype, but got: %s != %s", tpu_dtype_torch_name(b_dtype(b, x)),
-         tpu_dtype_torch_name(b_dtype(b, y)));
-  return false;
-}
-
-/* x @ y of two matrices or two batches (equal batch dims), both checked. */
-static Val product(L *l, int i, int j) {
-  B *b = l_b(l);
-  Val x = l_tensor(l, i), y = l_tensor(l, j);
-  int r = b_rank(b, x);
-  if (!b_ok(b) || !same_dtype(l, x, y)) return BAD;
-  if (!inner_agree(b, x, r - 1, y, r - 2)) {
-    if (r == 2)
-      l_fail(l, TPU_RUNTIME, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)", (long long)phys(b, x, 0),
-             (long long)phys(b, x, 1), (long long)phys(b, y, 0), (long long)phys(b, y, 1));
-    else
-      l_fail(l, TPU_RUNTIME,
-             "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] but got: [%lld, %lld].",
-             (long long)phys(b, x, 0), (long long)phys(b, x, 2), (long long)phys(b, y, 0), (long long)phys(b, y, 1));
+  if (!b_ok(b)) return BAD;
+  const shape *xs = b_shape(b, x), *ys = b_shape(b, y);
+  int kind = l_datum(l) & P_KIND;
+  tpu_dtype dt = b_dtype(b, x);
+  switch (kind) {
+  case P_MM: check_mm(l, xs, ys, added); break;
+  case P_BMM: case P_SUM_BMM: check_bmm(l, xs, ys, kind == P_SUM_BMM); break;
+  case P_MV: check_mv(l, xs, ys, added); break;
+  case P_OUTER: check_outer(l, xs, ys); break;
+  default: check_dot(l, xs, ys);
+  }
+  if (!b_ok(b)) return BAD;
+  if (dt != b_dtype(b, y)) {
+    bool lone = kind == P_DOT || kind == P_VDOT;
+    const char *form = lone ? "dot : expected both vectors to have same dtype, but found %s and %s" :
+                       kind == P_MM ? "expected m1 and m2 to have the same dtype, but got: %s != %s" :
+                       "expected scalar type %s but found %s";
+    bool words = kind == P_MM;
+    l_fail(l, TPU_RUNTIME, form, words ? type_word(dt) : tpu_dtype_torch_name(dt),
+           words ? type_word(b_dtype(b, y)) : tpu_dtype_torch_name(b_dtype(b, y)));
     return BAD;
   }
-  int xc = r - 1, yc = r - 2, batch = 0;
-  return b_dot_general(b, x, y, 1, &xc, &yc, r == 3, &batch, &batch);
+  if (kind == P_OUTER) return b_mul(b, b_unsqueeze(b, b_cast(b, x, out), 1), b_unsqueeze(b, b_cast(b, y, out), 0));
+  if (kind == P_VDOT) x = b_conj(b, x);
+  if (kind == P_SUM_BMM) return b_cast(b, b_dot_general(b, b_cast(b, x, out), b_cast(b, y, out), 2, (int[]){0, 2}, (int[]){0, 1}, 0, NULL, NULL), out);
+  return b_matmul_acc(b, x, y, out);
 }
 
-/* mm(x, y), bmm(x, y); the dtype overloads leave the result in out_dtype */
-static void mm(L *l) {
-  B *b = l_b(l);
-  int rank = l_datum(l);
-  if (!want_rank(l, 0, rank) || !want_rank(l, 1, rank)) return;
-  Val p = product(l, 0, 1);
-  tpu_dtype dt = l_has(l, 2) ? l_dtype(l, 2) : DT_NONE;
-  ret(l, dt == DT_NONE ? p : b_cast(b, p, dt));
+static void not_bool(L *l, const char *kernel, Val x) {
+  if (b_dtype(l_b(l), x) == DT_BOOL) l_fail(l, TPU_NOT_IMPLEMENTED, "\"%s\" not implemented for 'Bool'", kernel);
 }
 
-/* beta * self + alpha * p; a beta that is structurally 0 does not look at self (NaN there does not matter). */
-static Val combine(L *l, int self, Val p, int beta, int alpha) {
+/* mm, bmm, mv, dot, vdot; with P_DTYPE argument 2 is the dtype of the result. */
+static void multiply(L *l) {
+  Val x = l_tensor(l, 0), y = l_tensor(l, 1);
+  not_bool(l, "addmm_impl_cpu_", x);
+  ret(l, product(l, x, y, l_datum(l) & P_DTYPE ? l_dtype(l, 2) : b_dtype(l_b(l), x), NULL));
+}
+
+/* self broadcast over what it is added to; for a matrix of 0 columns or rows the sum is beta * self alone. */
+static Val spread(L *l, Val self, Val v) {
   B *b = l_b(l);
-  tpu_dtype dt = b_dtype(b, p), acc = dt_is_low(dt) ? DT_F32 : dt;
   if (!b_ok(b)) return BAD;
-  p = b_cast(b, p, acc);
-  if (!l_scalar_is(l, alpha, 1)) p = b_mul(b, p, l_scalar(l, alpha, acc));
-  if (l_scalar_is(l, beta, 0)) return b_cast(b, p, dt);
-  Val c = b_cast(b, l_tensor(l, self), acc);
-  if (!l_scalar_is(l, beta, 1)) {
-    Val by = l_scalar(l, beta, acc);
-    c = b_select(b, b_eq(b, by, b_like(b, by, 0)), b_like(b, c, 0), b_mul(b, c, by));
+  const shape *s = b_shape(b, self), *to = b_shape(b, v);
+  for (int i = 0; i < s->rank && i < to->rank; i++) {
+    ir_dim p = s->d[s->rank - 1 - i], q = to->d[to->rank - 1 - i];
+    if (differ(p, q) && p.n != 1)
+      l_fail(l, TPU_RUNTIME, "The expanded size of the tensor (%lld) must match the existing size (%lld) at non-singleton dimension %d.",
+             (long long)q.n, (long long)p.n, to->rank - 1 - i);
   }
-  shape want = *b_shape(b, p);
-  return b_cast(b, b_add(b, b_broadcast_to(b, c, &want), p), dt);
+  return b_broadcast_to(b, self, to);
 }
 
-/* addmm(self, m1, m2, beta, alpha), baddbmm */
-static void addmm(L *l) {
-  int rank = l_datum(l);
-  if (!want_rank(l, 1, rank) || !want_rank(l, 2, rank)) return;
-  int beta = 3, alpha = 4;
-  ret(l, combine(l, 0, product(l, 1, 2), beta, alpha));
-}
-
-/* addbmm(self, b1, b2): the batch is summed */
-static void addbmm(L *l) {
+/* beta * self + alpha * (x @ y) */
+static void add_product(L *l) {
   B *b = l_b(l);
-  if (!want_rank(l, 1, 3) || !want_rank(l, 2, 3)) return;
-  Val x = l_tensor(l, 1), y = l_tensor(l, 2);
-  if (!inner_agree(b, x, 2, y, 1) || !inner_agree(b, x, 0, y, 0)) {
-    product(l, 1, 2);
-    return;
+  Val self = l_tensor(l, 0), x = l_tensor(l, 1), y = l_tensor(l, 2);
+  bool typed = l_datum(l) & P_DTYPE;
+  int beta = typed ? 4 : 3, alpha = beta + 1;
+  bool outer = (l_datum(l) & P_KIND) == P_OUTER;
+  tpu_dtype dt = typed ? l_dtype(l, 3) : b_dtype(b, self), acc = dt_acc(dt);
+  if (outer) {
+    dt = l_result_type(l, 3, (int[]){0, 1, 2});
+    acc = dt_acc(dt);
+    x = b_cast(b, x, dt);
+    y = b_cast(b, y, dt);
+  } else {
+    not_bool(l, "addmm_impl_cpu_", self);
+    if (!typed && b_ok(b) && b_dtype(b, x) == b_dtype(b, y) && dt != b_dtype(b, x))
+      l_fail(l, TPU_RUNTIME, "self and mat2 must have the same dtype, but got %s and %s", tpu_dtype_torch_name(dt), tpu_dtype_torch_name(b_dtype(b, y)));
   }
-  int xc[2] = {0, 2}, yc[2] = {0, 1};
-  ret(l, combine(l, 0, b_dot_general(b, x, y, 2, xc, yc, 0, NULL, NULL), 3, 4));
+  Val v = product(l, x, y, acc, b_shape(b, self));
+  if (!b_ok(b)) return;
+  if (!l_scalar_is(l, alpha, 1)) v = b_mul(b, v, l_scalar(l, alpha, acc));
+  self = spread(l, self, v);
+  if (!l_scalar_is(l, beta, 0)) {
+    self = b_cast(b, self, acc);
+    v = b_add(b, l_scalar_is(l, beta, 1) ? self : b_mul(b, self, l_scalar(l, beta, acc)), v);
+  }
+  ret(l, b_cast(b, v, dt));
 }
 
-static Val vector_product(L *l, int i, int j, bool conj) {
+/* _addmm_activation(self, mat1, mat2, *, beta, alpha, use_gelu) */
+static void add_product_activated(L *l) {
   B *b = l_b(l);
-  Val x = l_tensor(l, i), y = l_tensor(l, j);
-  int xc = b_rank(b, x) - 1, yc = 0;
-  if (!b_ok(b)) return BAD;
-  if (b_rank(b, y) != 1 || xc < 0 || !inner_agree(b, x, xc, y, 0)) {
-    l_fail(l, TPU_RUNTIME, xc == 0 ? "inconsistent tensor size, expected tensor [%lld] and src [%lld] to have the same number of "
-                                     "elements, but got %lld and %lld elements respectively"
-                                   : "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)",
-           (long long)phys(b, x, 0), (long long)(b_rank(b, y) ? phys(b, y, 0) : 0), (long long)phys(b, x, xc > 0 ? xc : 0),
-           (long long)(b_rank(b, y) ? phys(b, y, 0) : 0));
-    return BAD;
+  Val self = l_tensor(l, 0), x = l_tensor(l, 1), y = l_tensor(l, 2);
+  tpu_dtype dt = b_dtype(b, self), acc = dt_acc(dt);
+  Val v = product(l, x, y, acc, b_shape(b, self));
+  if (!b_ok(b)) return;
+  v = b_mul(b, v, l_scalar(l, 4, acc));
+  if (!l_scalar_is(l, 3, 0)) v = b_add(b, v, b_mul(b, b_cast(b, spread(l, self, v), acc), l_scalar(l, 3, acc)));
+  if (l_bool(l, 5)) { /* the tanh form */
+    Val cube = b_mul(b, b_mul(b, b_mul(b, v, v), v), b_like(b, v, 0.044715));
+    Val t = b_tanh(b, b_mul(b, b_add(b, v, cube), b_like(b, v, 0.7978845608028654)));
+    v = b_mul(b, b_mul(b, v, b_like(b, v, 0.5)), b_add(b, t, b_like(b, v, 1)));
+  } else {
+    v = b_maximum(b, v, b_like(b, v, 0));
   }
-  if (!same_dtype(l, x, y)) return BAD;
-  return b_dot_general(b, conj ? b_conj(b, x) : x, y, 1, &xc, &yc, 0, NULL, NULL);
+  ret(l, b_cast(b, v, dt));
 }
 
-/* dot(x, y), vdot(x, y) */
-static void dot(L *l) {
-  if (want_rank(l, 0, 1) && want_rank(l, 1, 1)) ret(l, vector_product(l, 0, 1, l_datum(l)));
-}
-
-/* addmv(self, mat, vec, beta, alpha) */
-static void addmv(L *l) {
-  if (want_rank(l, 1, 2) && want_rank(l, 2, 1)) ret(l, combine(l, 0, vector_product(l, 1, 2, false), 3, 4));
-}
-
-/* _int_mm(int8, int8) -> int32 */
 static void int_mm(L *l) {
   B *b = l_b(l);
-  if (!want_rank(l, 0, 2) || !want_rank(l, 1, 2)) return;
-  Val x = b_cast(b, l_tensor(l, 0), DT_I32), y = b_cast(b, l_tensor(l, 1), DT_I32);
-  int xc = 1, yc = 0;
-  ret(l, b_dot_general(b, x, y, 1, &xc, &yc, 0, NULL, NULL));
+  Val x = l_tensor(l, 0), y = l_tensor(l, 1);
+  if (b_dtype(b, x) != DT_I8) l_fail(l, TPU_RUNTIME, "Expected self dtype to be of type int8 but got %s", tpu_dtype_torch_name(b_dtype(b, x)));
+  ret(l, product(l, x, y, DT_I32, NULL));
 }
 
-/* _addmm_activation(self, m1, m2, beta, alpha, use_gelu): relu or tanh-gelu of addmm */
-static void addmm_activation(L *l) {
+/* _weight_int8pack_mm(self, mat2[N, K] int8, scales[N]) */
+static void int8_weight(L *l) {
   B *b = l_b(l);
-  if (!want_rank(l, 1, 2) || !want_rank(l, 2, 2)) return;
-  Val x = combine(l, 0, product(l, 1, 2), 3, 4);
-  if (!l_bool(l, 5)) {
-    ret(l, b_maximum(b, x, b_like(b, x, 0)));
-    return;
+  Val x = l_tensor(l, 0), w = l_tensor(l, 1);
+  tpu_dtype dt = b_dtype(b, x), acc = dt_acc(dt);
+  Val v = b_matmul_acc(b, x, b_cast(b, b_swap(b, w, 0, 1), dt), acc);
+  ret(l, b_cast(b, b_mul(b, v, b_cast(b, l_tensor(l, 2), acc)), dt));
+}
+
+/* _scaled_mm(self, mat2, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum): scales are scalars, rows [M, 1] or columns [1, N]. */
+static void scaled_mm(L *l) {
+  B *b = l_b(l);
+  Val x = l_tensor(l, 0), y = l_tensor(l, 1);
+  tpu_dtype dt = l_has(l, 6) ? l_dtype(l, 6) : b_dtype(b, x);
+  for (int i = 2; i < 4; i++) {
+    int rank = b_rank(b, l_tensor(l, i));
+    if (rank != 0 && rank != 2 && b_numel_static(b, l_tensor(l, i)) != 1) l_decline(l, "_scaled_mm with blockwise scales");
   }
-  Val cube = b_mul(b, b_mul(b, x, x), b_mul(b, x, b_like(b, x, 0.044715)));
-  Val t = b_tanh(b, b_mul(b, b_add(b, x, cube), b_like(b, x, 0.7978845608028654))); /* sqrt(2 / pi) */
-  ret(l, b_mul(b, b_mul(b, x, b_like(b, x, 0.5)), b_add(b, t, b_like(b, x, 1))));
+  Val v = b_matmul_acc(b, b_cast(b, x, DT_F32), b_cast(b, y, DT_F32), DT_F32);
+  Val scale = b_mul(b, l_tensor_as(l, 2, DT_F32), l_tensor_as(l, 3, DT_F32));
+  v = b_mul(b, v, scale);
+  if (l_has(l, 4)) v = b_add(b, v, l_tensor_as(l, 4, DT_F32));
+  if (l_has(l, 5) && !dt_is_low(dt)) v = b_mul(b, v, l_tensor_as(l, 5, DT_F32));
+  ret(l, b_cast(b, v, dt));
 }
 
 const tpu_row rows_matmul[] = {
-    {"mm", mm, 2, ROW_MASK},
-    {"mm.dtype", mm, 2, ROW_MASK},
-    {"bmm", mm, 3, ROW_MASK},
-    {"bmm.dtype", mm, 3, ROW_MASK},
-    {"addmm", addmm, 2, ROW_MASK},
-    {"baddbmm", addmm, 3, ROW_MASK},
-    {"addbmm", addbmm, 0, ROW_MASK},
-    {"dot", dot, false, ROW_MASK},
-    {"vdot", dot, true, ROW_MASK},
-    {"addmv", addmv, 0, ROW_MASK},
-    {"_int_mm", int_mm, 0, ROW_MASK},
-    {"_addmm_activation", addmm_activation, 0, ROW_NONE},
-    {0},
-};
+  {"mm", multiply, P_MM, ROW_MASK},
+  {"bmm", multiply, P_BMM, ROW_MASK},
+  {"mv", multiply, P_MV, ROW_MASK},
+  {"dot", multiply, P_DOT, ROW_MASK},
+  {"vdot", multiply, P_VDOT, ROW_MASK},
+  {"mm.dtype", multiply, P_MM | P_DTYPE, ROW_MASK},
+  {"bmm.dtype", multiply, P_BMM | P_DTYPE, ROW_MASK},
+  {"addmm", add_product, P_MM, ROW_MASK},
+  {"addmv", add_product, P_MV, ROW_MASK},
+  {"baddbmm", add_product, P_BMM, ROW_MASK},
+  {"addbmm", add_product, P_SUM_BMM, ROW_MASK},
+  {"addr", add_product, P_OUTER, ROW_MASK},
+  {"addmm.dtype", add_product, P_MM | P_DTYPE, ROW_MASK},
+  {"baddbmm.dtype", add_product, P_BMM | P_DTYPE, ROW_MASK},
+  {"_addmm_activation", add_product_activated, P_MM, ROW_MASK},
+  {"_int_mm", int_mm, P_MM, ROW_MASK},
+  {"_weight_int8pack_mm", int8_weight, 0, ROW_MASK},
+  {"_scaled_mm", scaled_mm, 0, ROW_MASK},
+  {0}};

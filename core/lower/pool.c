@@ -1,0 +1,297 @@
+/* Pooling over the last two or three dims, batched or not. Windows are separable: an axis at a time, each a few strided slices. */
+#include "lower/pool.h"
+
+static bool plane_empty(const pool *p) {
+  for (int i = 0; i < p->n; i++)
+    if (!p->in[i] || !p->out[i]) return true;
+  return false;
+}
+
+static int64_t pick(const int64_t *v, int n, int i, int64_t absent) { return n == 0 ? absent : v[n == 1 ? 0 : i]; }
+
+/* Output size of a window along an axis, PyTorch's rule. */
+static int64_t windows(int64_t in, int64_t k, int64_t stride, int64_t pad, int64_t dilation, bool ceil_mode) {
+  int64_t span = in + 2 * pad - dilation * (k - 1) - 1 + (ceil_mode ? stride - 1 : 0);
+  int64_t out = (span >= 0 ? span / stride : -((-span + stride - 1) / stride)) + 1;
+  return ceil_mode && (out - 1) * stride >= in + pad ? out - 1 : out;
+}
+
+static void check_rank(L *l, Val x, int n) {
+  B *b = l_b(l);
+  const shape *s = b_shape(b, x);
+  bool good = s->rank == n + 1 || s->rank == n + 2;
+  for (int i = s->rank - n - 1; i < s->rank && good; i++) good = s->d[i].sym || s->d[i].n > 0;
+  if (!good)
+    l_fail(l, TPU_RUNTIME, "Expected %dD or %dD (batch mode) tensor with optional 0 dim batch size for input, but got a tensor of rank %d or "
+           "with an empty dim", n + 1, n + 2, s->rank);
+}
+
+/* Reads kernel_size, stride, padding (and dilation when `dilated`) from argument i on, then ceil_mode. */
+static bool read_pool(L *l, int i, Val x, int n, bool dilated, pool *p) {
+  B *b = l_b(l);
+  const int64_t *k, *s, *pad, *d = NULL;
+  int nk = l_ints(l, i, &k), ns = l_ints(l, i + 1, &s), np = l_ints(l, i + 2, &pad), nd = dilated ? l_ints(l, i + 3, &d) : 0;
+  *p = (pool){.n = n, .ceil_mode = l_bool(l, i + 3 + dilated)};
+  check_rank(l, x, n);
+  if (!b_ok(b)) return false;
+  for (int j = 0; j < n; j++) {
+    p->in[j] = b_dim_static(b, x, b_rank(b, x) - n + j);
+    p->k[j] = pick(k, nk, j, 1);
+    p->stride[j] = pick(s, ns, j, p->k[j]);
+    p->pad[j] = pick(pad, np, j, 0);
+    p->dilation[j] = pick(d, nd, j, 1);
+    if (p->k[j] <= 0) l_fail(l, TPU_RUNTIME, "kernel size should be greater than zero");
+    if (p->stride[j] <= 0) l_fail(l, TPU_RUNTIME, p->stride[j] ? "stride should be greater than zero" : "stride should not be zero");
+    if (p->dilation[j] <= 0) l_fail(l, TPU_RUNTIME, "dilation should be greater than zero, but got dilation: %lld", (long long)p->dilation[j]);
+    if (p->pad[j] < 0 || p->pad[j] > ((p->k[j] - 1) * p->dilation[j] + 1) / 2)
+      l_fail(l, TPU_RUNTIME, p->pad[j] < 0 ? "pad must be non-negative, but got pad: %lld" :
+             "pad should be at most half of effective kernel size, but got pad=%lld", (long long)p->pad[j]);
+    if (!b_ok(b)) return false;
+    p->out[j] = windows(p->in[j], p->k[j], p->stride[j], p->pad[j], p->dilation[j], p->ceil_mode);
+    if (p->out[j] < 1) l_fail(l, TPU_RUNTIME, "Given input size, kernel and stride: calculated output size %lld is too small", (long long)p->out[j]);
+  }
+  return b_ok(b);
+}
+
+static shape with_plane(B *b, Val x, int n, const int64_t *sizes) {
+  shape s = *b_shape(b, x);
+  for (int i = 0; i < n; i++) s.d[s.rank - n + i] = (ir_dim){sizes[i], 0};
+  return s;
+}
+
+/* --- max ------------------------------------------------------------------------------------------------------------------ */
+
+/* Flat position of every element in its plane, I32, of x's shape. */
+Val pool_positions(B *b, Val x, int n) {
+  const shape s = *b_shape(b, x);
+  Val at = BAD;
+  int64_t step = 1;
+  for (int i = s.rank - 1; i >= s.rank - n; i--) {
+    Val v = b_mul(b, b_iota(b, DT_I32, &s, i), b_const_i(b, DT_I32, step));
+    at = at == BAD ? v : b_add(b, at, v);
+    step *= s.d[i].n;
+  }
+  return at;
+}
+
+void pool_better(B *b, Val *best, Val *arg, Val v, Val at) {
+  Val zero = b_const_i(b, DT_I32, 0);
+  Val better = b_or(b, b_gt(b, v, *best), b_and(b, b_lt(b, *arg, zero), b_ge(b, at, zero)));
+  if (dt_is_float(b_dtype(b, v))) better = b_or(b, better, b_isnan(b, v));
+  *best = b_select(b, better, v, *best);
+  *arg = b_select(b, better, at, *arg);
+}
+
+/* Windows along one axis: the best value, and the flat position it came from (-1: padding alone so far). */
+static void max_axis(B *b, const pool *p, int j, Val *v, Val *at) {
+  int axis = b_rank(b, *v) - p->n + j;
+  int64_t reach = (p->out[j] - 1) * p->stride[j] + (p->k[j] - 1) * p->dilation[j] + 1, hi = reach - p->in[j] - p->pad[j];
+  Val x = b_pad_axis(b, *v, axis, p->pad[j], hi, b_min_value(b, b_dtype(b, *v)));
+  Val from = b_pad_axis(b, *at, axis, p->pad[j], hi, b_const_i(b, DT_I32, -1));
+  for (int64_t k = 0; k < p->k[j]; k++) {
+    int64_t lo = k * p->dilation[j], to = lo + (p->out[j] - 1) * p->stride[j] + 1;
+    Val w = b_slice(b, x, axis, lo, to, p->stride[j]), i = b_slice(b, from, axis, lo, to, p->stride[j]);
+    if (k) {
+      pool_better(b, v, at, w, i);
+    } else {
+      *v = w;
+      *at = i;
+    }
+  }
+}
+
+/* (self, kernel_size, stride, padding, dilation, ceil_mode) -> values, flat positions */
+static void max_pool(L *l) {
+  B *b = l_b(l);
+  int n = l_datum(l);
+  Val v = l_tensor(l, 0);
+  pool p;
+  if (!read_pool(l, 1, v, n, true, &p)) return;
+  Val at = pool_positions(b, v, n);
+  for (int j = n - 1; j >= 0; j--) max_axis(b, &p, j, &v, &at);
+  ret(l, v);
+  ret(l, b_cast(b, at, DT_I64));
+}
+
+/* Adds g[..., windows] to the places of planes of zeros that `at` names. */
+Val pool_scatter(B *b, b_scat kind, Val g, Val at, int n, const int64_t *plane) {
+  const shape s = *b_shape(b, g);
+  int64_t planes = 1, size = 1, area = 1;
+  for (int i = 0; i < s.rank - n; i++) planes *= s.d[i].n;
+  for (int i = 0; i < n; i++) {
+    area *= s.d[s.rank - n + i].n;
+    size *= plane[i];
+  }
+  int64_t flat[2] = {planes, area};
+  shape to = shape_of(2, (int64_t[]){planes, size}), line = shape_of(2, flat);
+  Val idx[2] = {b_iota(b, DT_I32, &line, 0), b_cast(b, b_reshape_to(b, at, 2, flat), DT_I32)};
+  Val v = b_scatter_nd(b, kind, b_zeros(b, b_dtype(b, g), &to), idx, 2, b_reshape_to(b, g, 2, flat));
+  shape full = with_plane(b, g, n, plane);
+  return b_reshape(b, v, &full);
+}
+
+/* The gradient as a sum over window offsets: what each window gives to the element at that offset, spread by the stride. */
+static Val max_by_offsets(B *b, const pool *p, Val g, Val at) {
+  const shape s = *b_shape(b, g);
+  int rank = s.rank, first = rank - p->n;
+  Val sum = BAD, zero = b_like(b, g, 0), base = b_const_i(b, DT_I32, 0);
+  int64_t step[3] = {0}, total = 1, k[3] = {0}, unit = 1;
+  for (int j = p->n - 1; j >= 0; j--) {
+    step[j] = unit;
+    unit *= p->in[j];
+    total *= p->k[j];
+    Val start = b_sub(b, b_mul(b, b_iota(b, DT_I32, &s, first + j), b_const_i(b, DT_I32, p->stride[j])), b_const_i(b, DT_I32, p->pad[j]));
+    base = b_add(b, base, b_mul(b, start, b_const_i(b, DT_I32, step[j])));
+  }
+  at = b_cast(b, at, DT_I32);
+  for (int64_t t = 0; t < total; t++) {
+    int64_t rest = t, move = 0, lo[IR_MAX_RANK] = {0}, hi[IR_MAX_RANK] = {0}, in[IR_MAX_RANK] = {0};
+    for (int j = p->n - 1; j >= 0; j--) {
+      k[j] = rest % p->k[j];
+      rest /= p->k[j];
+      move += k[j] * p->dilation[j] * step[j];
+      lo[first + j] = k[j] * p->dilation[j] - p->pad[j];
+      in[first + j] = p->stride[j] - 1;
+      hi[first + j] = p->in[j] - ((p->out[j] - 1) * p->stride[j] + 1) - lo[first + j];
+    }
+    Val part = b_select(b, b_eq(b, at, b_add(b, base, b_const_i(b, DT_I32, move))), g, zero);
+    part = b_pad(b, part, lo, hi, in, zero);
+    sum = sum == BAD ? part : b_add(b, sum, part);
+  }
+  return sum;
+}
+
+/* (grad, self, kernel_size, stride, padding, dilation, ceil_mode, indices) */
+static void max_pool_backward(L *l) {
+  B *b = l_b(l);
+  int n = l_datum(l);
+  Val g = l_tensor(l, 0), x = l_tensor(l, 1);
+  tpu_dtype dt = b_dtype(b, x);
+  pool p;
+  if (!read_pool(l, 2, x, n, true, &p)) return;
+  g = b_cast(b, g, dt_acc(dt));
+  int64_t window = 1;
+  for (int j = 0; j < n; j++) window *= p.k[j];
+  Val v = window <= 32 && !plane_empty(&p) ? max_by_offsets(b, &p, g, l_tensor(l, 7)) : pool_scatter(b, SCAT_ADD, g, l_tensor(l, 7), n, p.in);
+  ret(l, b_cast(b, v, dt));
+}
+
+/* (self, indices, output_size[, stride, padding]) */
+static void max_unpool(L *l) {
+  B *b = l_b(l);
+  int n = l_datum(l);
+  Val x = l_tensor(l, 0), at = l_tensor(l, 1);
+  const int64_t *size;
+  if (b_dtype(b, at) != DT_I64) l_fail(l, TPU_RUNTIME, "elements in indices should be type int64 but got: %s", tpu_dtype_torch_name(b_dtype(b, at)));
+  if (l_ints(l, 2, &size) != n) l_fail(l, TPU_RUNTIME, "There should be exactly %d elements in output_size", n);
+  if (b_rank(b, x) != n + 1 && b_rank(b, x) != n + 2)
+    l_fail(l, TPU_RUNTIME, "Input to max_unpooling%dd should be a %dd or %dd Tensor, but got tensor with dim: %d", n, n + 1, n + 2, b_rank(b, x));
+  if (b_ok(b) && !shape_equal(b_shape(b, x), b_shape(b, at)))
+    l_fail(l, TPU_RUNTIME, "Expected shape of indices to be same as that of the input tensor");
+  if (!b_ok(b)) return;
+  int64_t area = 1;
+  for (int i = 0; i < n; i++) area *= size[i];
+  Val fine = b_and(b, b_ge(b, at, b_const_i(b, DT_I64, 0)), b_lt(b, at, b_const_i(b, DT_I64, area)));
+  b_check(b, fine, TPU_RUNTIME, "found an invalid max index");
+  ret(l, pool_scatter(b, SCAT_SET, x, at, n, size));
+}
+
+/* --- average ------------------------------------------------------------------------------------------------------------- */
+
+/* How many elements the windows along an axis count, as a vector that broadcasts over x. */
+static Val axis_counts(B *b, const pool *p, int j, bool with_pad, tpu_dtype dt) {
+  int64_t n = p->out[j], dims[3] = {1, 1, 1}, *counts = malloc((size_t)(n + 1) * sizeof *counts);
+  for (int64_t i = 0; i < n; i++) {
+    int64_t from = i * p->stride[j] - p->pad[j], to = from + p->k[j];
+    if (to > p->in[j] + p->pad[j]) to = p->in[j] + p->pad[j];
+    if (!with_pad && from < 0) from = 0;
+    if (!with_pad && to > p->in[j]) to = p->in[j];
+    counts[i] = to > from ? to - from : 0;
+  }
+  dims[j] = n;
+  Val v = b_reshape_to(b, b_dense_i64(b, dt, counts, (int)n), p->n, dims);
+  free(counts);
+  return v;
+}
+
+/* What the sum of a window is divided by. */
+static Val divisor(L *l, const pool *p, int with_pad, int override, tpu_dtype dt) {
+  B *b = l_b(l);
+  if (l_has(l, override)) {
+    if (!l_int(l, override)) l_fail(l, TPU_RUNTIME, "divisor must be not zero");
+    return b_const_i(b, dt, l_int(l, override));
+  }
+  Val v = axis_counts(b, p, 0, l_bool(l, with_pad), dt);
+  for (int j = 1; j < p->n; j++) v = b_mul(b, v, axis_counts(b, p, j, l_bool(l, with_pad), dt));
+  return v;
+}
+
+/* (self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) */
+static void avg_pool(L *l) {
+  B *b = l_b(l);
+  int n = l_datum(l);
+  Val x = l_tensor(l, 0);
+  tpu_dtype dt = b_dtype(b, x), acc = dt_acc(dt);
+  pool p;
+  if (!read_pool(l, 1, x, n, false, &p)) return;
+  int first = b_rank(b, x) - n;
+  b_window w = {0};
+  for (int j = 0; j < n; j++) {
+    int64_t hi = (p.out[j] - 1) * p.stride[j] + p.k[j] - p.in[j] - p.pad[j];
+    w.size[first + j] = p.k[j];
+    w.stride[first + j] = p.stride[j];
+    w.lo[first + j] = p.pad[j];
+    w.hi[first + j] = hi > 0 ? hi : 0;
+  }
+  Val sum = b_reduce_window(b, RED_SUM, b_cast(b, x, acc), &w);
+  ret(l, b_cast(b, b_div(b, sum, divisor(l, &p, 5, 6, acc)), dt));
+}
+
+/* (grad, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) */
+static void avg_pool_backward(L *l) {
+  B *b = l_b(l);
+  int n = l_datum(l);
+  Val g = l_tensor(l, 0), x = l_tensor(l, 1);
+  tpu_dtype dt = b_dtype(b, x), acc = dt_acc(dt);
+  pool p;
+  if (!read_pool(l, 2, x, n, false, &p)) return;
+  int first = b_rank(b, x) - n;
+  g = b_div(b, b_cast(b, g, acc), divisor(l, &p, 6, 7, acc));
+  int64_t lo[IR_MAX_RANK] = {0}, hi[IR_MAX_RANK] = {0}, in[IR_MAX_RANK] = {0};
+  b_window w = {0};
+  for (int j = 0; j < n; j++) {
+    lo[first + j] = p.k[j] - 1 - p.pad[j];
+    hi[first + j] = p.in[j] + p.k[j] - 1 - lo[first + j] - ((p.out[j] - 1) * p.stride[j] + 1);
+    in[first + j] = p.stride[j] - 1;
+    w.size[first + j] = p.k[j];
+  }
+  g = b_pad(b, g, lo, hi, in, b_like(b, g, 0));
+  ret(l, b_cast(b, b_reduce_window(b, RED_SUM, g, &w), dt));
+}
+
+enum { PL = ROW_CHANNELS };
+
+const tpu_row rows_pool[] = {
+  {"max_pool2d_with_indices", max_pool, 2, PL},
+  {"max_pool3d_with_indices", max_pool, 3, PL},
+  {"max_pool2d_with_indices_backward", max_pool_backward, 2, PL},
+  {"max_pool3d_with_indices_backward", max_pool_backward, 3, PL},
+  {"max_unpool2d", max_unpool, 2, PL},
+  {"max_unpool3d", max_unpool, 3, PL},
+  {"avg_pool2d", avg_pool, 2, PL},
+  {"avg_pool3d", avg_pool, 3, PL},
+  {"avg_pool2d_backward", avg_pool_backward, 2, PL},
+  {"avg_pool3d_backward", avg_pool_backward, 3, PL},
+  {"_adaptive_avg_pool2d", pool_adaptive_avg, 2, PL},
+  {"_adaptive_avg_pool3d", pool_adaptive_avg, 3, PL},
+  {"_adaptive_avg_pool2d_backward", pool_adaptive_avg_backward, 2, PL},
+  {"_adaptive_avg_pool3d_backward", pool_adaptive_avg_backward, 3, PL},
+  {"adaptive_max_pool2d", pool_adaptive_max, 2, PL},
+  {"adaptive_max_pool3d", pool_adaptive_max, 3, PL},
+  {"adaptive_max_pool2d_backward", pool_indices_backward, 2, PL},
+  {"adaptive_max_pool3d_backward", pool_indices_backward, 3, PL},
+  {"fractional_max_pool2d", pool_fractional, 2, PL},
+  {"fractional_max_pool3d", pool_fractional, 3, PL},
+  {"fractional_max_pool2d_backward", pool_fractional_backward, 2, PL},
+  {"fractional_max_pool3d_backward", pool_fractional_backward, 3, PL},
+  {0}};

@@ -260,6 +260,15 @@ void mark_generic(const Tensor &x, int64_t dim, int64_t rung, double fill) {
   check(tpu_debug_mark_generic(&t, int(dim), rung, fill));
 }
 
+// Whether `x.data = from` keeps the tensor and takes the other's insides: so module.to("tpu") keeps parameters
+// (and what ties them together) instead of making new ones.
+bool shallow_copy_fits(const Tensor &x, const Tensor &from) {
+  auto plain = [](const Tensor &t) {
+    return (t.device().type() == kTpu || t.device().is_cpu()) && t.layout() == c10::kStrided;
+  };
+  return plain(x) && plain(from);
+}
+
 void register_structural(torch::Library *m, std::set<std::string> &done) {
   auto add = [&](const char *name, auto *f) { done.insert(name), m->impl(name, f); };
   add("empty.memory_format", &empty);
@@ -272,6 +281,7 @@ void register_structural(torch::Library *m, std::set<std::string> &done) {
   add("view_as_complex", &at::native::view_as_complex);
   add("unfold", &at::native::unfold);
   add("is_set_to", &at::native::is_set_to);
+  add("_has_compatible_shallow_copy_type", &shallow_copy_fits);
   add("resize_", &resize_);
   add("set_", &set_nothing);
   add("set_.source_Tensor", &set_source_tensor);

@@ -88,6 +88,12 @@ def is_initialized() -> bool:
     return _C.is_open() and not _bad_fork
 
 
+def __getattr__(name: str) -> Any:
+    if name == "_initialized":  # torch.utils.checkpoint asks for it before it keeps random states
+        return is_initialized()
+    raise AttributeError(f"module 'torch.tpu' has no attribute {name!r}")
+
+
 def _lazy_init() -> None:
     init()
 

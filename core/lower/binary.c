@@ -114,12 +114,7 @@ static void addc(L *l) {
   B *b = l_b(l);
   bool div = l_datum(l) == OP_DIV;
   const int idx[] = {0, 1, 2};
-  if (div && dt_is_integral(b_dtype(b, l_tensor(l, 1))) && dt_is_integral(b_dtype(b, l_tensor(l, 2))))
-    l_fail(l, TPU_RUNTIME,
-           "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division of "
-           "tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / "
-           "tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future "
-           "addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes.");
+  if (div) m_check_addcdiv(l, b_dtype(b, l_tensor(l, 1)), b_dtype(b, l_tensor(l, 2)));
   tpu_dtype dt = m_dtype(l, l_result_type(l, 3, idx), M_NO_BOOL), wide = dt_acc(dt);
   Val x = b_cast(b, l_tensor_as(l, 0, dt), wide), y = b_cast(b, l_tensor_as(l, 1, dt), wide), z = b_cast(b, l_tensor_as(l, 2, dt), wide);
   Val value = l_scalar_is(l, 3, 1) ? BAD : l_scalar(l, 3, wide);

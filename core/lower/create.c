@@ -144,7 +144,7 @@ static void linspace(L *l) {
     return;
   }
   if (wide == DT_F32) wide = DT_F64; /* a power doubles the error of its exponent many times */
-  Val e = linear(l, dt_is_integral(dt) ? DT_F64 : dt, wide, n), base = b_const(b, wide, l_double_or(l, 3, 10));
+  Val e = linear(l, dt, wide, n), base = b_const(b, wide, l_double_or(l, 3, 10));
   ret(l, b_cast(b, b_pow(b, base, e), dt));
 }
 

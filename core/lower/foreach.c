@@ -105,6 +105,7 @@ static void addc(L *l) {
     promo_operand ops[3] = {type_of(l, 0, k, LIST), type_of(l, 1, k, LIST), type_of(l, 2, k, LIST)};
     tpu_dtype dt = m_dtype(l, promote_types(ops, 3, l_float_type(DT_I64)), M_NO_BOOL), wide = dt_acc(dt);
     Val value = BAD, v[3];
+    if (code_of(l) == OP_DIV) m_check_addcdiv(l, ops[1].dt, ops[2].dt);
     if (from == TENSOR)
       value = b_cast(b, b_squeeze(b, b_slice(b, l_tensor(l, 3), 0, k, k + 1, 1), 0), wide);
     else if (from == SCALARS || !l_scalar_is(l, 3, 1))
@@ -191,9 +192,9 @@ const tpu_row rows_foreach[] = {
     {"_foreach_addcmul.Scalar", addc, FROM(OP_MUL, SCALAR), P},
     {"_foreach_addcmul.ScalarList", addc, FROM(OP_MUL, SCALARS), P},
     {"_foreach_addcmul.Tensor", addc, FROM(OP_MUL, TENSOR), P},
-    {"_foreach_addcdiv.Scalar", addc, FROM(OP_DIV, SCALAR), P | M_NO_INT},
-    {"_foreach_addcdiv.ScalarList", addc, FROM(OP_DIV, SCALARS), P | M_NO_INT},
-    {"_foreach_addcdiv.Tensor", addc, FROM(OP_DIV, TENSOR), P | M_NO_INT},
+    {"_foreach_addcdiv.Scalar", addc, FROM(OP_DIV, SCALAR), P},
+    {"_foreach_addcdiv.ScalarList", addc, FROM(OP_DIV, SCALARS), P},
+    {"_foreach_addcdiv.Tensor", addc, FROM(OP_DIV, TENSOR), P},
     {"_foreach_abs", unary, OP_ABS, P},
     {"_foreach_neg", unary, OP_NEG, P | M_NO_BOOL},
     {"_foreach_sign", unary, M_SIGN, N},

@@ -292,6 +292,15 @@ Val m_addcmul(B *b, Val x, Val value, Val y, Val z) {
   return b_add(b, x, b_mul(b, p, z));
 }
 
+void m_check_addcdiv(L *l, tpu_dtype y, tpu_dtype z) {
+  if (dt_is_integral(y) && dt_is_integral(z))
+    l_fail(l, TPU_RUNTIME,
+           "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division of "
+           "tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / "
+           "tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future "
+           "addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes.");
+}
+
 Val m_addcdiv(B *b, Val x, Val value, Val y, Val z) {
   Val p = value == BAD ? y : b_mul(b, value, y);
   return b_add(b, x, b_div(b, p, z));

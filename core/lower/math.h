@@ -64,6 +64,7 @@ Val m_scaled(B *b, int op, Val x, Val y, Val alpha);
 Val m_lerp(B *b, Val x, Val y, Val w);
 Val m_addcmul(B *b, Val x, Val value, Val y, Val z); /* x + value * y * z; value BAD: 1 */
 Val m_addcdiv(B *b, Val x, Val value, Val y, Val z);
+void m_check_addcdiv(L *l, tpu_dtype y, tpu_dtype z); /* the error when both are integers */
 Val m_pow(L *l, Val x, Val e, tpu_dtype dt, int scalar); /* x ** e in dt; e is argument `scalar` when that is a Scalar, else scalar is -1 */
 Val m_trunc_div(B *b, Val x, Val y);
 /* The dtype of the tensor, number or Scalar at argument i. */

@@ -211,6 +211,7 @@ const tpu_row rows_unary[] = {
     {"angle", angle, 0, P},
     {"_conj_physical", unary, OP_CONJ, P},
     {"conj_physical_", unary, OP_CONJ, P},
+    {"conj_physical.out", unary, OP_CONJ, P}, /* the functional form is composite */
     {"nan_to_num", nan_to_num, 0, P},
     {"frexp.Tensor", frexp_, 0, P},
     {"logit", logit, 0, P},

@@ -269,12 +269,8 @@ void register_rows() {
     }
     Entry *e = entry_for(row, *op);
     const char *why = reg.done.count(name) ? "typed by hand, or listed twice" : refusal(*op, *e);
-    if (why) {
-      reg.refused[name] = why;
-      delete e;
-      continue;
-    }
-    register_entry(e);
+    if (why) reg.refused[name] = why;
+    else register_entry(e);
     if (e->variant == TPU_FUNCTIONAL) functional.push_back(e);
   }
   for (const Entry *e : functional) derive(*e);

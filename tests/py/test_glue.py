@@ -1,6 +1,5 @@
-"""The device as PyTorch's own machinery sees it: devices, streams, events, generators, memory, structural ops,
-copies, out= and in-place forms, the CPU fallback, autocast, saving. One test a joint; values of ops are tested
-elsewhere."""
+"""The device as PyTorch's own machinery sees it: devices, streams, events, generators, memory, structural
+ops, copies, out= and in-place forms, the CPU fallback, autocast, saving."""
 
 import copy
 import io

@@ -43,7 +43,9 @@ Val ix_ready(L *l, Val idx, Val x, int axis, int wrap, tpu_code code, const char
   if (!message) {
     double size = 0;
     bool known = b_const_value(b, n, &size);
-    snprintf(words, sizeof words, known ? "index out of range: dimension %d with size %lld" : "index out of range: dimension %d",
+    snprintf(words, sizeof words,
+             known ? "index out of range: it is out of bounds for dimension %d with size %lld"
+                   : "index out of range: it is out of bounds for dimension %d",
              axis < 0 ? 0 : axis, (long long)size);
     message = words;
   }

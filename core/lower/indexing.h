@@ -11,7 +11,7 @@ Val ix_raise(B *b, Val x, int rank);
 /* x flat; a rank-0 x becomes [1]. Static. */
 Val ix_flat(B *b, Val x);
 /* Index values ready for the builder: I32 or I64, padding made 0, checked against the size of x's axis (of the flat x when axis is -1);
- * negative ones wrap round when `wrap`, else are out of range. `message` NULL: "index out of range: dimension D with size N". */
+ * negative ones wrap round when `wrap`, else are out of range. `message` NULL: names the dimension and its size. */
 enum { IX_EXACT = 0, IX_WRAP = 1, IX_UNCHECKED = 2 };
 Val ix_ready(L *l, Val idx, Val x, int axis, int wrap, tpu_code code, const char *message);
 /* How many elements of `sorted` stand before each v (right: before or equal); I32 of v's shape. `sorted` is [M], or [..., M] with

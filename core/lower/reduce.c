@@ -139,7 +139,10 @@ static void aminmax(L *l) {
   bool named = l_has(l, 1), keep = l_bool(l, 2);
   refuse_complex(l, x);
   uint32_t axes = named ? 1u << l_axis(l, 1, rank) : axes_all(rank);
-  check_not_empty(l, x, axes, named);
+  if (named) check_not_empty(l, x, axes, true);
+  for (int i = 0; i < rank && !named; i++)
+    if (!b_dim_is_generic(b, x, i) && b_dim_static(b, x, i) == 0)
+      l_fail(l, TPU_RUNTIME, "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.");
   ret(l, b_min(b, x, axes, keep));
   ret(l, b_max(b, x, axes, keep));
 }

@@ -120,6 +120,7 @@ static void roll(L *l) {
     ret(l, b_reshape(b, roll_axis(b, ix_flat(b, x), 0, shifts[0]), b_shape(b, x)));
     return;
   }
+  if (b_rank(b, x) == 0) l_fail(l, TPU_INDEX, "Dimension specified as 0 but tensor has no dimensions");
   for (int i = 0; i < n && b_rank(b, x); i++) x = roll_axis(b, x, axis_norm(b, dims[i], b_rank(b, x)), shifts[i]);
   ret(l, x);
 }
@@ -301,9 +302,10 @@ static void narrow_copy(L *l) {
   int axis = l_axis(l, 1, b_rank(b, x));
   int64_t n = b_dim_static(b, x, axis), start = l_int(l, 2), length = l_int(l, 3);
   if (b_rank(b, x) == 0) l_fail(l, TPU_RUNTIME, "narrow() cannot be applied to a 0-dim tensor.");
-  if (length < 0) l_fail(l, TPU_RUNTIME, "narrow(): length must be non-negative.");
+  if (start < -n || start > n)
+    l_fail(l, TPU_INDEX, "start out of range (expected to be in range of [%lld, %lld], but got %lld)", -(long long)n, (long long)n, (long long)start);
   if (start < 0) start += n;
-  if (start < 0 || start + length > n)
+  if (length < 0 || start + length > n)
     l_fail(l, TPU_RUNTIME, "start (%lld) + length (%lld) exceeds dimension size (%lld).", (long long)start, (long long)length, (long long)n);
   ret(l, b_slice(b, x, axis, start, start + length, 1));
 }
@@ -383,7 +385,8 @@ static void cross(L *l) {
   int axis = l_axis(l, 2, b_rank(b, x));
   int64_t n = b_dim_static(b, x, axis), m = b_dim_static(b, y, axis);
   if (n != 3 || m != 3)
-    l_fail(l, TPU_RUNTIME, "linalg.cross: inputs dimension %d must have length 3. Got %lld and %lld", axis, (long long)n, (long long)m);
+    l_fail(l, TPU_RUNTIME, "linalg.cross: inputs dimension %lld must have length 3. Got %lld and %lld", (long long)l_int(l, 2),
+           (long long)n, (long long)m);
   if (!b_ok(b)) return;
   x = b_cast(b, x, dt);
   y = b_cast(b, y, dt);

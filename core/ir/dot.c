@@ -1,4 +1,8 @@
 /* Dots: dot_general with accumulation in f32, matmul by torch's rules. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "ir/graph.h"
 
 typedef struct dims {
@@ -62,8 +66,47 @@ static shape dot_shape(const shape *x, const shape *y, const dims *d) {
   return r;
 }
 
-/* Result in `acc`. On CPU low floats are widened first: the plugin does the same inside, and slower. */
+/* An operand that is a transpose contracts the transposed value itself where the order of its free dims allows: the CPU plugin does not
+ * fold transposes into dots, and copying a weight for every token costs ten times the product. axes: nc contracted, then nb batch. */
+static Val peel_transpose(B *b, Val x, int n, int *axes) {
+  const ir_node *t = ir_nd(b, x);
+  if (t->op != IR_TRANSPOSE) return x;
+  int perm[IR_MAX_RANK], rank = t->s->rank, last = -1;
+  char attr[256]; /* "permutation = array<i64: 1, 0>" */
+  snprintf(attr, sizeof attr, "%.*s", (int)t->nattr, t->attr);
+  const char *p = strchr(attr, 58);
+  for (int i = 0; i < rank; i++) {
+    char *end;
+    perm[i] = (int)strtol(p + 1, &end, 10);
+    p = end;
+  }
+  for (int i = 0; i < rank; i++) { /* free dims, in result order, must stand in the same order in the operand */
+    bool used = false;
+    for (int k = 0; k < n; k++) used = used || axes[k] == i;
+    if (used) continue;
+    if (perm[i] < last) return x;
+    last = perm[i];
+  }
+  for (int k = 0; k < n; k++) axes[k] = perm[axes[k]];
+  return t->ops[0];
+}
+
+static Val dot_plain(B *b, Val x, Val y, tpu_dtype acc, const dims *d);
+
 static Val dot(B *b, Val x, Val y, tpu_dtype acc, const dims *d) {
+  int xa[2 * IR_MAX_RANK], ya[2 * IR_MAX_RANK], n = d->nc + d->nb;
+  for (int i = 0; i < n; i++) {
+    xa[i] = i < d->nc ? d->xc[i] : d->xb[i - d->nc];
+    ya[i] = i < d->nc ? d->yc[i] : d->yb[i - d->nc];
+  }
+  x = peel_transpose(b, x, n, xa);
+  y = peel_transpose(b, y, n, ya);
+  dims q = {.nc = d->nc, .nb = d->nb, .xc = xa, .yc = ya, .xb = xa + d->nc, .yb = ya + d->nc};
+  return dot_plain(b, x, y, acc, &q);
+}
+
+/* Result in `acc`. On CPU low floats are widened first: the plugin does the same inside, and slower. */
+static Val dot_plain(B *b, Val x, Val y, tpu_dtype acc, const dims *d) {
   if (!fit(b, &x, &y, d->nc, d->xc, d->yc) || !fit(b, &x, &y, d->nb, d->xb, d->yb)) return BAD;
   Val zero = b_like(b, x, 0);
   x = b_mask_pad(b, x, bits(d->nc, d->xc), zero);

@@ -1,6 +1,7 @@
 /* Program tiers and compile statistics. See program.h. */
 #include "step/program.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -117,6 +118,21 @@ static tpu_error *load_or_compile(const text *mlir, rt_exec **out, bool *loaded,
   return e;
 }
 
+/* TORCH_TPU_DUMP=dir: every program's text as dir/N-name.mlir, for debugging. */
+static void dump(const text *mlir, const char *name) {
+  static int n;
+  const char *dir = getenv("TORCH_TPU_DUMP");
+  if (!dir) return;
+  char path[512];
+  snprintf(path, sizeof path, "%s/%04d-%s.mlir", dir, ++n, name);
+  for (char *c = path + strlen(dir) + 1; *c; c++)
+    if (*c == ' ' || *c == ':' || *c == '/') *c = '_';
+  FILE *f = fopen(path, "w");
+  if (!f) return;
+  fwrite(mlir->p, 1, mlir->n, f);
+  fclose(f);
+}
+
 tpu_error *program_get(const text *mlir, const char *name, int nops, program **out) {
   uint64_t h = hash_bytes(mlir->p, mlir->n);
   *out = map_get(&programs, mlir->p, mlir->n, h);
@@ -124,6 +140,7 @@ tpu_error *program_get(const text *mlir, const char *name, int nops, program **o
     stats.hits++;
     return NULL;
   }
+  dump(mlir, name);
   rt_exec *exec = NULL;
   bool loaded = false;
   int64_t bytes = 0;

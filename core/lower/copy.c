@@ -29,7 +29,7 @@ static void zero(L *l) {
 
 #define P ROW_POINTWISE
 const tpu_row rows_copy[] = {
-    {"tpu::copy", copy, 0, P | ROW_INTERNAL},
+    {"tpu::copy", copy, 0, ROW_ELEMENTWISE | ROW_INTERNAL}, /* self and src may differ in which dims are generic */
     {"tpu::cast", cast, 0, P | ROW_INTERNAL},
     {"clone", clone, 0, P}, /* the core looks at memory_format */
     {"fill_.Scalar", fill, 0, P},

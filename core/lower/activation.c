@@ -1,5 +1,5 @@
-/* Activations with their gradients. All are computed in f32 for 16-bit floats and rounded once; the formulas are those of PyTorch's
- * CPU kernels, so that their special values (NaN, the edges of the pieces) agree. */
+/* Activations with their gradients. All are computed in f32 for 16-bit floats and rounded once; the formulas
+ * are those of PyTorch's CPU kernels, so that their special values (NaN, the edges of the pieces) agree. */
 #include <math.h>
 
 #include "lower/math.h"
@@ -13,7 +13,9 @@ static Val arg(L *l, int i) {
 }
 
 /* Scalar argument i in the type of x. */
-static Val num(L *l, int i, Val x) { return l_scalar(l, i, b_dtype(l_b(l), x)); }
+static Val num(L *l, int i, Val x) {
+  return l_scalar(l, i, b_dtype(l_b(l), x));
+}
 
 /* The result, of the common dtype of the tensors at i and j. */
 static void ret_like2(L *l, Val v, int i, int j) {
@@ -22,12 +24,17 @@ static void ret_like2(L *l, Val v, int i, int j) {
   ret(l, b_cast(b, v, dt));
 }
 
-static void ret_like(L *l, Val v, int i) { ret(l, b_cast(l_b(l), v, b_dtype(l_b(l), l_tensor(l, i)))); }
+static void ret_like(L *l, Val v, int i) {
+  ret(l, b_cast(l_b(l), v, b_dtype(l_b(l), l_tensor(l, i))));
+}
 
 /* datum: the code. */
-static void plain(L *l) { ret_like(l, m_unary(l_b(l), l_datum(l), arg(l, 0)), 0); }
+static void plain(L *l) {
+  ret_like(l, m_unary(l_b(l), l_datum(l), arg(l, 0)), 0);
+}
 
-/* --- gelu ------------------------------------------------------------------------------------------------------- */
+/* --- gelu
+ * ------------------------------------------------------------------------------------------------------- */
 
 static const double kKappa = 0.044715, kBeta = M_SQRT2 * M_2_SQRTPI * 0.5;
 
@@ -67,13 +74,15 @@ static void gelu_backward(L *l) {
     Val right = b_mul(b, b_mul(b, b_mul(b, half, x), b_sub(b, one, b_mul(b, t, t))), inner);
     slope = b_add(b, b_mul(b, half, b_add(b, one, t)), right);
   } else {
-    Val pdf = b_mul(b, b_exp(b, b_mul(b, m_k(b, x, -0.5), b_mul(b, x, x))), m_k(b, x, M_2_SQRTPI * M_SQRT1_2 * 0.5));
+    Val pdf = b_mul(b, b_exp(b, b_mul(b, m_k(b, x, -0.5), b_mul(b, x, x))),
+                    m_k(b, x, M_2_SQRTPI * M_SQRT1_2 * 0.5));
     slope = b_add(b, normal_cdf(b, x), b_mul(b, x, pdf));
   }
   ret_like2(l, b_mul(b, g, slope), 0, 1);
 }
 
-/* --- pieces: every gradient is g times a slope, or 0 ---------------------------------------------------------------- */
+/* --- pieces: every gradient is g times a slope, or 0
+ * ---------------------------------------------------------------- */
 
 static void elu(L *l) {
   B *b = l_b(l);
@@ -84,7 +93,8 @@ static void elu(L *l) {
 
 static void elu_backward(L *l) { /* grad, alpha, scale, input_scale, is_result, self_or_result */
   B *b = l_b(l);
-  Val g = arg(l, 0), x = arg(l, 5), alpha = num(l, 1, x), scale = num(l, 2, x), in = num(l, 3, x), nc = b_mul(b, alpha, scale);
+  Val g = arg(l, 0), x = arg(l, 5), alpha = num(l, 1, x), scale = num(l, 2, x), in = num(l, 3, x),
+      nc = b_mul(b, alpha, scale);
   Val inner = l_bool(l, 4) ? b_add(b, x, nc) : b_mul(b, nc, b_exp(b, b_mul(b, x, in)));
   Val neg = b_mul(b, b_mul(b, g, in), inner);
   ret_like2(l, b_select(b, b_le(b, x, m_k(b, x, 0)), neg, b_mul(b, g, scale)), 0, 5);
@@ -169,7 +179,8 @@ static void hardsigmoid_backward(L *l) {
   ret_like2(l, b_select(b, in, b_div(b, g, m_k(b, g, 6)), m_k(b, g, 0)), 0, 1);
 }
 
-/* --- smooth ones -------------------------------------------------------------------------------------------------------- */
+/* --- smooth ones
+ * -------------------------------------------------------------------------------------------------------- */
 
 static void softplus(L *l) {
   B *b = l_b(l);
@@ -192,7 +203,8 @@ static void log_sigmoid_forward(L *l) { /* output, buffer = e^-|x| */
   ret_like(l, z, 0);
 }
 
-static void log_sigmoid_backward(L *l) { /* sigmoid(-x); the buffer is not read, it costs more than the exponential */
+static void
+log_sigmoid_backward(L *l) { /* sigmoid(-x); the buffer is not read, it costs more than the exponential */
   B *b = l_b(l);
   Val g = arg(l, 0), x = arg(l, 1);
   ret_like2(l, b_mul(b, g, b_logistic(b, b_neg(b, x))), 0, 1);
@@ -206,7 +218,8 @@ static void silu_backward(L *l) {
 
 static void mish_backward(L *l) {
   B *b = l_b(l);
-  Val g = arg(l, 0), x = arg(l, 1), s = b_logistic(b, x), t = b_tanh(b, b_log1p(b, b_exp(b, x))), one = m_k(b, x, 1);
+  Val g = arg(l, 0), x = arg(l, 1), s = b_logistic(b, x), t = b_tanh(b, b_log1p(b, b_exp(b, x))),
+      one = m_k(b, x, 1);
   Val slope = b_add(b, t, b_mul(b, b_mul(b, x, s), b_sub(b, one, b_mul(b, t, t))));
   ret_like2(l, b_mul(b, g, slope), 0, 1);
 }
@@ -229,7 +242,9 @@ static void logit_backward(L *l) {
   ret_like2(l, b_select(b, out, m_k(b, g, eps < 0 ? NAN : 0), v), 0, 1);
 }
 
-/* --- two operands --------------------------------------------------------------------------------------------------------- */
+/* --- two operands
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 static void prelu(L *l) {
   B *b = l_b(l);
@@ -250,7 +265,9 @@ static int halves(L *l, Val x, int dim, Val *first, Val *second) {
   if (b_rank(b, x) == 0) l_fail(l, TPU_RUNTIME, "glu does not support 0-dimensional tensors");
   int axis = l_axis(l, dim, b_rank(b, x));
   int64_t n = b_dim_static(b, x, axis);
-  if (n % 2) l_fail(l, TPU_RUNTIME, "Halving dimension must be even, but dimension %d is size %lld", axis, (long long)n);
+  if (n % 2)
+    l_fail(l, TPU_RUNTIME, "Halving dimension must be even, but dimension %d is size %lld", axis,
+           (long long)n);
   *first = b_slice(b, x, axis, 0, n / 2, 1);
   *second = b_slice(b, x, axis, n / 2, n / 2 * 2, 1);
   return axis;
@@ -267,7 +284,8 @@ static void glu_backward(L *l) {
   B *b = l_b(l);
   Val g = arg(l, 0), x = arg(l, 1), u, v;
   int axis = halves(l, x, 2, &u, &v);
-  Val s = b_logistic(b, v), ds = b_mul(b, s, b_sub(b, m_k(b, s, 1), s)), parts[2] = {b_mul(b, g, s), b_mul(b, b_mul(b, g, u), ds)};
+  Val s = b_logistic(b, v), ds = b_mul(b, s, b_sub(b, m_k(b, s, 1), s)),
+      parts[2] = {b_mul(b, g, s), b_mul(b, b_mul(b, g, u), ds)};
   ret_like(l, b_concat(b, parts, 2, axis), 1);
 }
 
@@ -281,8 +299,8 @@ static void glu_jvp(L *l) {
   ret_like(l, b_add(b, b_mul(b, du, s), b_mul(b, b_sub(b, y, b_mul(b, s, y)), dv)), 0);
 }
 
-#define F (ROW_POINTWISE | M_NO_INT | M_NO_COMPLEX)
-#define C (ROW_POINTWISE | M_NO_INT)
+#define F   (ROW_POINTWISE | M_NO_INT | M_NO_COMPLEX)
+#define C   (ROW_POINTWISE | M_NO_INT)
 #define ANY (ROW_POINTWISE)
 const tpu_row rows_activation[] = {
     {"silu", plain, M_SILU, C},

@@ -1,4 +1,5 @@
-/* Pointwise arithmetic of two and three operands, with PyTorch's promotion and its words for what is not allowed. */
+/* Pointwise arithmetic of two and three operands, with PyTorch's promotion and its words for what is not
+ * allowed. */
 #include <string.h>
 
 #include "lower/math.h"
@@ -13,11 +14,13 @@ static void binary(L *l) {
   ret(l, b_cast(b, m_binary(b, l_datum(l), x, y), dt));
 }
 
-/* --- add, sub, rsub ------------------------------------------------------------------------------------------------ */
+/* --- add, sub, rsub
+ * ------------------------------------------------------------------------------------------------ */
 
 static void check_alpha(L *l, tpu_dtype dt) {
   tpu_dtype a = l_scalar_dtype(l, 2);
-  if (a == DT_BOOL && dt != DT_BOOL) l_fail(l, TPU_RUNTIME, "Boolean alpha only supported for Boolean results.");
+  if (a == DT_BOOL && dt != DT_BOOL)
+    l_fail(l, TPU_RUNTIME, "Boolean alpha only supported for Boolean results.");
   if (!dt_is_integral(a) && dt_is_integral(dt))
     l_fail(l, TPU_RUNTIME, "For integral input tensors, argument alpha must not be a floating point number.");
   if (dt_is_complex(a) && !dt_is_complex(dt))
@@ -27,11 +30,15 @@ static void check_alpha(L *l, tpu_dtype dt) {
 static void check_sub(L *l) {
   bool x = m_arg_dtype(l, 0) == DT_BOOL, y = m_arg_dtype(l, 1) == DT_BOOL;
   if (x && y)
-    l_fail(l, TPU_RUNTIME, "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
-                           "operator instead.");
+    l_fail(l, TPU_RUNTIME,
+           "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+           "`logical_xor()` "
+           "operator instead.");
   if (x || y)
-    l_fail(l, TPU_RUNTIME, "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, "
-                           "use the `~` or `logical_not()` operator instead.");
+    l_fail(l, TPU_RUNTIME,
+           "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert "
+           "a mask, "
+           "use the `~` or `logical_not()` operator instead.");
 }
 
 /* datum: OP_ADD, OP_SUB, M_RSUB; arguments self, other, alpha. */
@@ -52,14 +59,16 @@ static void add_relu(L *l) {
   ret(l, m_unary(b, M_RELU, m_scaled(b, OP_ADD, l_tensor_as(l, 0, dt), l_tensor_as(l, 1, dt), alpha)));
 }
 
-/* --- division and powers -------------------------------------------------------------------------------------------- */
+/* --- division and powers
+ * -------------------------------------------------------------------------------------------- */
 
 static int rounding(L *l, int i) {
   const char *mode = l_has(l, i) ? l_string(l, i) : "";
   if (!*mode) return OP_DIV;
   if (!strcmp(mode, "trunc")) return M_DIV_TRUNC;
   if (!strcmp(mode, "floor")) return M_DIV_FLOOR;
-  l_fail(l, TPU_RUNTIME, "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '%s'", mode);
+  l_fail(l, TPU_RUNTIME, "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '%s'",
+         mode);
   return OP_DIV;
 }
 
@@ -75,7 +84,8 @@ static void div_mode(L *l) {
 
 static void pow_(L *l) { /* Tensor_Tensor, Tensor_Scalar, Scalar */
   B *b = l_b(l);
-  bool number = !l_is_tensor(l, 1) || l_is_wrapped(l, 1), known = number && (l_scalar_is(l, 1, 0) || l_scalar_is(l, 1, 1));
+  bool number = !l_is_tensor(l, 1) || l_is_wrapped(l, 1),
+       known = number && (l_scalar_is(l, 1, 0) || l_scalar_is(l, 1, 1));
   tpu_dtype dt = m_dtype(l, l_result_type2(l, 0, 1), known ? 0 : M_NO_BOOL);
   if (number) {
     ret(l, m_pow(l, l_tensor_as(l, 0, dt), BAD, dt, 1));
@@ -96,7 +106,8 @@ static void ldexp_(L *l) { /* self * 2^other; the power is a float of its own */
   ret(l, m_binary(b, OP_MUL, l_tensor_as(l, 0, dt), b_cast(b, power, dt)));
 }
 
-/* --- three operands --------------------------------------------------------------------------------------------------- */
+/* --- three operands
+ * --------------------------------------------------------------------------------------------------- */
 
 /* lerp(self, end, weight): all of one dtype, the weight may be a number. */
 static void lerp(L *l) {
@@ -104,7 +115,8 @@ static void lerp(L *l) {
   Val x = l_tensor(l, 0), y = l_tensor(l, 1);
   tpu_dtype dt = m_dtype(l, b_dtype(b, x), M_NO_INT);
   if (b_dtype(b, y) != dt)
-    l_fail(l, TPU_RUNTIME, "expected dtype %s for `end` but got dtype %s", tpu_dtype_torch_name(dt), tpu_dtype_torch_name(b_dtype(b, y)));
+    l_fail(l, TPU_RUNTIME, "expected dtype %s for `end` but got dtype %s", tpu_dtype_torch_name(dt),
+           tpu_dtype_torch_name(b_dtype(b, y)));
   Val w = l_is_tensor(l, 2) ? m_wide(b, l_tensor_as(l, 2, dt)) : l_scalar(l, 2, dt_acc(dt));
   ret(l, b_cast(b, m_lerp(b, m_wide(b, x), m_wide(b, y), w), dt));
 }
@@ -116,12 +128,14 @@ static void addc(L *l) {
   const int idx[] = {0, 1, 2};
   if (div) m_check_addcdiv(l, b_dtype(b, l_tensor(l, 1)), b_dtype(b, l_tensor(l, 2)));
   tpu_dtype dt = m_dtype(l, l_result_type(l, 3, idx), M_NO_BOOL), wide = dt_acc(dt);
-  Val x = b_cast(b, l_tensor_as(l, 0, dt), wide), y = b_cast(b, l_tensor_as(l, 1, dt), wide), z = b_cast(b, l_tensor_as(l, 2, dt), wide);
+  Val x = b_cast(b, l_tensor_as(l, 0, dt), wide), y = b_cast(b, l_tensor_as(l, 1, dt), wide),
+      z = b_cast(b, l_tensor_as(l, 2, dt), wide);
   Val value = l_scalar_is(l, 3, 1) ? BAD : l_scalar(l, 3, wide);
   ret(l, b_cast(b, div ? m_addcdiv(b, x, value, y, z) : m_addcmul(b, x, value, y, z), dt));
 }
 
-/* --- complex from parts ------------------------------------------------------------------------------------------------- */
+/* --- complex from parts
+ * ------------------------------------------------------------------------------------------------- */
 
 static void complex_(L *l) { /* datum: 0 from real and imaginary part, 1 from radius and angle */
   B *b = l_b(l);
@@ -129,26 +143,26 @@ static void complex_(L *l) { /* datum: 0 from real and imaginary part, 1 from ra
   tpu_dtype dx = b_dtype(b, x), dy = b_dtype(b, y);
   if (dx == DT_F16) l_decline(l, "complex32");
   if (dx != DT_F32 && dx != DT_F64)
-    l_fail(l, TPU_RUNTIME, "Expected both inputs to be Half, Float or Double tensors but got %s and %s", tpu_dtype_torch_name(dx),
-           tpu_dtype_torch_name(dy));
+    l_fail(l, TPU_RUNTIME, "Expected both inputs to be Half, Float or Double tensors but got %s and %s",
+           tpu_dtype_torch_name(dx), tpu_dtype_torch_name(dy));
   if (dx != dy)
-    l_fail(l, TPU_RUNTIME, "Expected object of scalar type %s but got scalar type %s for second argument", tpu_dtype_torch_name(dx),
-           tpu_dtype_torch_name(dy));
+    l_fail(l, TPU_RUNTIME, "Expected object of scalar type %s but got scalar type %s for second argument",
+           tpu_dtype_torch_name(dx), tpu_dtype_torch_name(dy));
   ret(l, l_datum(l) ? b_complex(b, b_mul(b, x, b_cos(b, y)), b_mul(b, x, b_sin(b, y))) : b_complex(b, x, y));
 }
 
-#define P ROW_POINTWISE
-#define F (ROW_POINTWISE | M_FLOAT)
-#define R (ROW_POINTWISE | M_FLOAT | M_NO_COMPLEX)
-#define N (ROW_POINTWISE | M_NO_COMPLEX)
-#define Q (ROW_POINTWISE | M_NO_COMPLEX | M_NO_ZERO)
-#define I (ROW_POINTWISE | M_INT_ONLY)
+#define P      ROW_POINTWISE
+#define F      (ROW_POINTWISE | M_FLOAT)
+#define R      (ROW_POINTWISE | M_FLOAT | M_NO_COMPLEX)
+#define N      (ROW_POINTWISE | M_NO_COMPLEX)
+#define Q      (ROW_POINTWISE | M_NO_COMPLEX | M_NO_ZERO)
+#define I      (ROW_POINTWISE | M_INT_ONLY)
 #define FLOATS (ROW_POINTWISE | M_NO_INT | M_NO_COMPLEX)
-#define S (ROW_POINTWISE | ROW_SPECIAL)
-#define POLYNOMIAL(name, code)                              \
-  {"special_" name, binary, code, R},                       \
-  {"special_" name ".x_scalar", binary, code, R},           \
-  {"special_" name ".n_scalar", binary, code, R}
+#define S      (ROW_POINTWISE | ROW_SPECIAL)
+#define POLYNOMIAL(name, code)                                                          \
+  {"special_" name, binary, code, R}, {"special_" name ".x_scalar", binary, code, R}, { \
+    "special_" name ".n_scalar", binary, code, R                                        \
+  }
 const tpu_row rows_binary[] = {
     {"add.Tensor", add, OP_ADD, P},
     {"add.Scalar", add, OP_ADD, P},

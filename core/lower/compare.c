@@ -1,7 +1,8 @@
 /* Comparisons, logic, selection and clamping. */
 #include "lower/math.h"
 
-/* --- comparisons and logic ------------------------------------------------------------------------------------- */
+/* --- comparisons and logic
+ * ------------------------------------------------------------------------------------- */
 
 static void compare(L *l) { /* datum: b_cmp_dir */
   B *b = l_b(l);
@@ -14,14 +15,16 @@ static void logical(L *l) { /* datum: OP_AND, OP_OR, OP_XOR */
   ret(l, b_binary(l_b(l), l_datum(l), l_tensor_as(l, 0, DT_BOOL), l_tensor_as(l, 1, DT_BOOL)));
 }
 
-/* --- selection -------------------------------------------------------------------------------------------------------- */
+/* --- selection
+ * -------------------------------------------------------------------------------------------------------- */
 
 static void where(L *l) {
   B *b = l_b(l);
   Val c = l_tensor(l, 0);
   tpu_dtype dt = l_result_type2(l, 1, 2), cd = b_dtype(b, c);
   if (cd != DT_BOOL && cd != DT_U8)
-    l_fail(l, TPU_RUNTIME, "where expected condition to be a boolean tensor, but got a tensor with dtype %s", tpu_dtype_torch_name(cd));
+    l_fail(l, TPU_RUNTIME, "where expected condition to be a boolean tensor, but got a tensor with dtype %s",
+           tpu_dtype_torch_name(cd));
   m_dtype(l, dt, 0);
   ret(l, b_select(b, b_cast(b, c, DT_BOOL), l_tensor_as(l, 1, dt), l_tensor_as(l, 2, dt)));
 }
@@ -31,9 +34,11 @@ static void masked_fill(L *l) { /* self, mask, value: a Scalar or a 0-dim tensor
   Val x = l_tensor(l, 0), mask = l_tensor(l, 1);
   tpu_dtype dt = b_dtype(b, x), vd = m_arg_dtype(l, 2);
   if (b_dtype(b, mask) != DT_BOOL)
-    l_fail(l, TPU_RUNTIME, "masked_fill_ only supports boolean masks, but got mask with dtype %s", tpu_dtype_torch_name(b_dtype(b, mask)));
+    l_fail(l, TPU_RUNTIME, "masked_fill_ only supports boolean masks, but got mask with dtype %s",
+           tpu_dtype_torch_name(b_dtype(b, mask)));
   if (l_is_tensor(l, 2) && b_rank(b, l_tensor(l, 2)))
-    l_fail(l, TPU_RUNTIME, "masked_fill only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
+    l_fail(l, TPU_RUNTIME,
+           "masked_fill only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
            b_rank(b, l_tensor(l, 2)));
   if (dt_is_complex(vd) && !dt_is_complex(dt))
     l_fail(l, TPU_RUNTIME, "value cannot be converted to type %s without overflow", tpu_dtype_torch_name(dt));
@@ -46,7 +51,8 @@ static void clamp(L *l) {
   int idx[3] = {0}, n = 1, lo = l_datum(l) == 2 ? -1 : 1, hi = l_datum(l) == 1 ? -1 : l_datum(l) == 2 ? 1 : 2;
   if (lo >= 0 && !l_has(l, lo)) lo = -1;
   if (hi >= 0 && !l_has(l, hi)) hi = -1;
-  if (lo < 0 && hi < 0) l_fail(l, TPU_RUNTIME, "torch.clamp: At least one of 'min' or 'max' must not be None");
+  if (lo < 0 && hi < 0)
+    l_fail(l, TPU_RUNTIME, "torch.clamp: At least one of 'min' or 'max' must not be None");
   if (lo >= 0) idx[n++] = lo;
   if (hi >= 0) idx[n++] = hi;
   tpu_dtype dt = m_dtype(l, l_result_type(l, n, idx), 0);
@@ -58,7 +64,10 @@ static void clamp(L *l) {
 }
 
 #define P ROW_POINTWISE
-#define COMPARE(name, dir) {name ".Tensor", compare, dir, P}, {name ".Scalar", compare, dir, P}
+#define COMPARE(name, dir)             \
+  {name ".Tensor", compare, dir, P}, { \
+    name ".Scalar", compare, dir, P    \
+  }
 const tpu_row rows_compare[] = {
     COMPARE("eq", CMP_EQ),
     COMPARE("ne", CMP_NE),

@@ -1,7 +1,8 @@
 /* Copies, casts and fills. */
 #include "lower/math.h"
 
-/* tpu::copy(self, src): what self becomes: src in self's dtype and shape. The core calls it for every copy on the device. */
+/* tpu::copy(self, src): what self becomes: src in self's dtype and shape. The core calls it for every copy on
+ * the device. */
 static void copy(L *l) {
   B *b = l_b(l);
   Val self = l_tensor(l, 0);
@@ -9,15 +10,20 @@ static void copy(L *l) {
 }
 
 /* tpu::cast(self, dtype) */
-static void cast(L *l) { ret(l, b_cast(l_b(l), l_tensor(l, 0), l_dtype(l, 1))); }
+static void cast(L *l) {
+  ret(l, b_cast(l_b(l), l_tensor(l, 0), l_dtype(l, 1)));
+}
 
-static void clone(L *l) { ret(l, l_tensor(l, 0)); }
+static void clone(L *l) {
+  ret(l, l_tensor(l, 0));
+}
 
 static void fill(L *l) { /* self, value: a Scalar or a 0-dim tensor */
   B *b = l_b(l);
   Val self = l_tensor(l, 0);
   if (l_is_tensor(l, 1) && b_rank(b, l_tensor(l, 1)))
-    l_fail(l, TPU_RUNTIME, "fill_ only supports 0-dimension value tensor but got tensor with %d dimensions.", b_rank(b, l_tensor(l, 1)));
+    l_fail(l, TPU_RUNTIME, "fill_ only supports 0-dimension value tensor but got tensor with %d dimensions.",
+           b_rank(b, l_tensor(l, 1)));
   ret(l, b_full(b, b_shape(b, self), l_tensor_as(l, 1, b_dtype(b, self))));
 }
 
@@ -29,7 +35,8 @@ static void zero(L *l) {
 
 #define P ROW_POINTWISE
 const tpu_row rows_copy[] = {
-    {"tpu::copy", copy, 0, ROW_ELEMENTWISE | ROW_INTERNAL}, /* self and src may differ in which dims are generic */
+    {"tpu::copy", copy, 0,
+     ROW_ELEMENTWISE | ROW_INTERNAL}, /* self and src may differ in which dims are generic */
     {"tpu::cast", cast, 0, P | ROW_INTERNAL},
     {"clone", clone, 0, P}, /* the core looks at memory_format */
     {"fill_.Scalar", fill, 0, P},

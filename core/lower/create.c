@@ -9,14 +9,17 @@ static shape size_arg(L *l, int i) {
   const int64_t *dims = NULL;
   int n = l_ints(l, i, &dims);
   for (int k = 0; k < n; k++)
-    if (dims[k] < 0) l_fail(l, TPU_RUNTIME, "Trying to create tensor with negative dimension %lld", (long long)dims[k]);
+    if (dims[k] < 0)
+      l_fail(l, TPU_RUNTIME, "Trying to create tensor with negative dimension %lld", (long long)dims[k]);
   return n <= IR_MAX_RANK && b_ok(l_b(l)) ? shape_of(n, dims) : (shape){0};
 }
 
-static tpu_dtype default_float(void) { return l_float_type(DT_I64); }
+static tpu_dtype default_float(void) {
+  return l_float_type(DT_I64);
+}
 
-/* The dtype argument i, else that of a factory for a number of Python type t. With out= what counts is the dtype of out: 0 and 1 (t BOOL)
- * go into any. */
+/* The dtype argument i, else that of a factory for a number of Python type t. With out= what counts is the
+ * dtype of out: 0 and 1 (t BOOL) go into any. */
 static tpu_dtype dtype_or(L *l, int i, tpu_dtype t) {
   tpu_dtype dt = l_dtype(l, i);
   if (dt != DT_NONE) return dt;
@@ -24,9 +27,12 @@ static tpu_dtype dtype_or(L *l, int i, tpu_dtype t) {
 }
 
 /* Of a tensor of zeros and ones. */
-static tpu_dtype unit_type(L *l) { return l_num_outs(l) ? DT_BOOL : DT_F64; }
+static tpu_dtype unit_type(L *l) {
+  return l_num_outs(l) ? DT_BOOL : DT_F64;
+}
 
-/* --- constants -------------------------------------------------------------------------------------------------- */
+/* --- constants
+ * -------------------------------------------------------------------------------------------------- */
 
 /* datum of the fills: where shape, value and dtype come from. */
 enum { IS_LIKE = 1, IS_NEW = 2, ZERO = 4, ONE = 8 };
@@ -37,7 +43,9 @@ static void full(L *l) { /* zeros, ones, full; *_like; new_* */
   bool constant = d & (ZERO | ONE), like = d & (IS_LIKE | IS_NEW);
   int dtype = constant ? next : next + 1;
   tpu_dtype dt = l_dtype(l, dtype);
-  if (dt == DT_NONE) dt = like ? b_dtype(b, l_tensor(l, 0)) : dtype_or(l, dtype, constant ? unit_type(l) : l_scalar_dtype(l, next));
+  if (dt == DT_NONE)
+    dt = like ? b_dtype(b, l_tensor(l, 0))
+              : dtype_or(l, dtype, constant ? unit_type(l) : l_scalar_dtype(l, next));
   shape s = d & IS_LIKE ? *b_shape(b, l_tensor(l, 0)) : size_arg(l, size);
   ret(l, b_full(b, &s, constant ? b_const(b, dt, d & ONE ? 1 : 0) : l_scalar(l, next, dt)));
 }
@@ -46,10 +54,12 @@ static void scalar_tensor(L *l) {
   ret(l, l_scalar(l, 0, dtype_or(l, 1, DT_F64)));
 }
 
-/* --- ranges -------------------------------------------------------------------------------------------------------- */
+/* --- ranges
+ * -------------------------------------------------------------------------------------------------------- */
 
-/* tpu::arange(Scalar start, Scalar step, int n, ScalarType dtype): start + i * step. Whoever calls it has found n and the dtype. Integers are
- * exact; floats are computed in f64 as on the CPU, 16-bit ones rounded once. */
+/* tpu::arange(Scalar start, Scalar step, int n, ScalarType dtype): start + i * step. Whoever calls it has
+ * found n and the dtype. Integers are exact; floats are computed in f64 as on the CPU, 16-bit ones rounded
+ * once. */
 static void arange(L *l) {
   B *b = l_b(l);
   tpu_dtype dt = l_dtype(l, 3), wide = dt_is_float(dt) ? DT_F64 : DT_I64;
@@ -61,15 +71,21 @@ static void arange(L *l) {
   ret(l, b_cast(b, v, dt));
 }
 
-static double number(const tpu_arg *a) { return a->tag == TPU_A_SCALAR_D ? a->u.d : (double)a->u.i; }
-static int64_t whole(const tpu_arg *a) { return a->tag == TPU_A_SCALAR_D ? (int64_t)a->u.d : a->u.i; }
+static double number(const tpu_arg *a) {
+  return a->tag == TPU_A_SCALAR_D ? a->u.d : (double)a->u.i;
+}
+static int64_t whole(const tpu_arg *a) {
+  return a->tag == TPU_A_SCALAR_D ? (int64_t)a->u.d : a->u.i;
+}
 
 /* How many elements arange (range: `closed`) has; the error when there are none to speak of. */
-static tpu_error *range_length(const tpu_arg *start, const tpu_arg *end, const tpu_arg *step, tpu_dtype dt, bool closed, int64_t *n) {
+static tpu_error *range_length(const tpu_arg *start, const tpu_arg *end, const tpu_arg *step, tpu_dtype dt,
+                               bool closed, int64_t *n) {
   double from = number(start), to = number(end), by = number(step), count;
   if (!(by > 0 || by < 0)) return tpu_err(TPU_RUNTIME, "step must be nonzero");
   if (!isfinite(from) || !isfinite(to)) return tpu_err(TPU_RUNTIME, "unsupported range: %g -> %g", from, to);
-  if (by > 0 ? to < from : to > from) return tpu_err(TPU_RUNTIME, "upper bound and lower bound inconsistent with step sign");
+  if (by > 0 ? to < from : to > from)
+    return tpu_err(TPU_RUNTIME, "upper bound and lower bound inconsistent with step sign");
   if (closed)
     count = floor((to - from) / by) + 1;
   else if (dt == DT_I64 && whole(step)) /* exact beyond 2^53 */
@@ -81,8 +97,9 @@ static tpu_error *range_length(const tpu_arg *start, const tpu_arg *end, const t
   return NULL;
 }
 
-/* arange(end), arange.start(start, end), .start_step(start, end, step) and range: the size depends on numbers that are run-time
- * parameters of the program (a decoding loop asks for another start each time), so it is found here. */
+/* arange(end), arange.start(start, end), .start_step(start, end, step) and range: the size depends on numbers
+ * that are run-time parameters of the program (a decoding loop asks for another start each time), so it is
+ * found here. */
 static tpu_error *compose_range(composition *c) {
   static const tpu_arg zero = {.tag = TPU_A_SCALAR_I}, one = {.tag = TPU_A_SCALAR_I, .u.i = 1};
   const tpu_call *call = c->call;
@@ -99,7 +116,8 @@ static tpu_error *compose_range(composition *c) {
   if (dt == DT_NONE && call->nouts) dt = tpu_dtype_from_torch(call->outs[0].dtype);
   if (dt == DT_NONE) dt = ints && !closed ? DT_I64 : DT_F32;
   if (dt_is_complex(dt) || dt == DT_BOOL)
-    return tpu_err(TPU_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'", closed ? "range" : "arange", tpu_dtype_torch_name(dt));
+    return tpu_err(TPU_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'", closed ? "range" : "arange",
+                   tpu_dtype_torch_name(dt));
   int64_t count = 0;
   TRY(range_length(start, end, step, dt, closed, &count));
   const tpu_arg args[] = {*start, *step, c_int(count), {.tag = TPU_A_DTYPE, .u.i = tpu_dtypes[dt].torch}};
@@ -132,7 +150,8 @@ static void linspace(L *l) {
   if (n < 0) l_fail(l, TPU_RUNTIME, "number of steps must be non-negative");
   for (int i = 0; i < 2; i++)
     if (l_is_tensor(l, i) && b_rank(b, l_tensor(l, i)))
-      l_fail(l, TPU_RUNTIME, "linspace only supports 0-dimensional start and end tensors, but got %s with %d dimension(s).",
+      l_fail(l, TPU_RUNTIME,
+             "linspace only supports 0-dimensional start and end tensors, but got %s with %d dimension(s).",
              i ? "end" : "start", b_rank(b, l_tensor(l, i)));
   tpu_dtype wide = dt_is_integral(dt) ? DT_F64 : dt_acc(dt);
   if (n <= 0) {
@@ -148,7 +167,9 @@ static void linspace(L *l) {
   ret(l, b_cast(b, b_pow(b, base, e), dt));
 }
 
-/* --- matrices --------------------------------------------------------------------------------------------------------- */
+/* --- matrices
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 static void eye(L *l) { /* eye(n), eye.m(n, m): datum 0, 1 */
   B *b = l_b(l);
@@ -171,7 +192,8 @@ static void triangle(L *l) { /* tril, triu (self, diagonal): datum 0, 1 */
   }
   const shape *s = b_shape(b, x);
   shape m = {.rank = 2, .d = {s->d[rank - 2], s->d[rank - 1]}};
-  Val row = b_add(b, b_iota(b, DT_I64, &m, 0), b_const_i(b, DT_I64, l_int_or(l, 1, 0))), col = b_iota(b, DT_I64, &m, 1);
+  Val row = b_add(b, b_iota(b, DT_I64, &m, 0), b_const_i(b, DT_I64, l_int_or(l, 1, 0))),
+      col = b_iota(b, DT_I64, &m, 1);
   ret(l, m_zero_mask(b, l_datum(l) ? b_ge(b, col, row) : b_le(b, col, row), x));
 }
 
@@ -201,11 +223,11 @@ static void triangle_indices(L *l) {
   ret(l, b_reshape_to(b, b_dense_i64(b, dt == DT_NONE ? DT_I64 : dt, buf, (int)n), 2, (int64_t[]){2, n / 2}));
 }
 
-#define LINSPACE(name, datum)                     \
-  {name, linspace, datum, ROW_NONE},              \
-  {name ".Tensor_Tensor", linspace, datum, ROW_NONE}, \
-  {name ".Tensor_Scalar", linspace, datum, ROW_NONE}, \
-  {name ".Scalar_Tensor", linspace, datum, ROW_NONE}
+#define LINSPACE(name, datum)                                                            \
+  {name, linspace, datum, ROW_NONE}, {name ".Tensor_Tensor", linspace, datum, ROW_NONE}, \
+      {name ".Tensor_Scalar", linspace, datum, ROW_NONE}, {                              \
+    name ".Scalar_Tensor", linspace, datum, ROW_NONE                                     \
+  }
 const tpu_row rows_create[] = {
     {"full", full, 0, ROW_NONE},
     {"zeros", full, ZERO, ROW_NONE},

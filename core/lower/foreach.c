@@ -1,4 +1,5 @@
-/* _foreach_*: the pointwise ops over lists, item by item in one program; in-place forms are derived as everywhere. */
+/* _foreach_*: the pointwise ops over lists, item by item in one program; in-place forms are derived as
+ * everywhere. */
 #include <math.h>
 
 #include "lower/math.h"
@@ -7,15 +8,20 @@
 /* What an operand is; a row's datum is a code and, for each operand after the first, where it comes from. */
 typedef enum source { LIST, SCALAR, SCALARS, TENSOR } source;
 #define FROM(code, source) ((code) | (source) << 16)
-static int code_of(const L *l) { return l_datum(l) & 0xffff; }
-static source source_of(const L *l) { return (source)(l_datum(l) >> 16); }
+static int code_of(const L *l) {
+  return l_datum(l) & 0xffff;
+}
+static source source_of(const L *l) {
+  return (source)(l_datum(l) >> 16);
+}
 
 /* The number of items; the lists must agree. */
 static int length(L *l, int nlists) {
   int n = l_len(l, 0);
   for (int i = 1; i < nlists; i++)
     if (l_len(l, i) != n)
-      l_fail(l, TPU_RUNTIME, "Tensor lists must have the same number of tensors, got %d and %d", n, l_len(l, i));
+      l_fail(l, TPU_RUNTIME, "Tensor lists must have the same number of tensors, got %d and %d", n,
+             l_len(l, i));
   return b_ok(l_b(l)) ? n : 0;
 }
 
@@ -71,7 +77,8 @@ static void power(L *l) {
   int n = with_scalars(l, 1, from, length(l, from == LIST ? 2 : 1));
   for (int k = 0; k < n; k++) {
     tpu_dtype dt = m_dtype(l, common(l, 1, k, from), M_NO_BOOL);
-    ret(l, m_pow(l, l_item(l, 0, k), from == SCALAR ? BAD : value_of(l, 1, k, from, dt), dt, from == SCALAR ? 1 : -1));
+    ret(l, m_pow(l, l_item(l, 0, k), from == SCALAR ? BAD : value_of(l, 1, k, from, dt), dt,
+                 from == SCALAR ? 1 : -1));
   }
 }
 
@@ -90,7 +97,10 @@ static void lerp(L *l) { /* self, tensors1, weight */
   for (int k = 0; k < n; k++) {
     Val x = l_item(l, 0, k), y = l_item(l, 1, k);
     tpu_dtype dt = m_dtype(l, b_dtype(b, x), M_NO_INT);
-    ret(l, b_cast(b, m_lerp(b, m_wide(b, x), m_wide(b, b_cast(b, y, dt)), m_wide(b, value_of(l, 2, k, from, dt))), dt));
+    ret(l,
+        b_cast(b,
+               m_lerp(b, m_wide(b, x), m_wide(b, b_cast(b, y, dt)), m_wide(b, value_of(l, 2, k, from, dt))),
+               dt));
   }
 }
 
@@ -111,7 +121,10 @@ static void addc(L *l) {
     else if (from == SCALARS || !l_scalar_is(l, 3, 1))
       value = value_of(l, 3, k, from, dt);
     for (int i = 0; i < 3; i++) v[i] = b_cast(b, l_item(l, i, k), wide);
-    ret(l, b_cast(b, code_of(l) == OP_DIV ? m_addcdiv(b, v[0], value, v[1], v[2]) : m_addcmul(b, v[0], value, v[1], v[2]), dt));
+    ret(l, b_cast(b,
+                  code_of(l) == OP_DIV ? m_addcdiv(b, v[0], value, v[1], v[2])
+                                       : m_addcmul(b, v[0], value, v[1], v[2]),
+                  dt));
   }
 }
 
@@ -128,7 +141,8 @@ static Val power_sum(L *l, Val a, bool root) {
   Val ord = l_scalar(l, 1, b_dtype(b, a)), s = b_sum(b, b_pow(b, a, ord), all, false);
   if (!root) return s;
   s = b_pow(b, s, b_div(b, m_k(b, ord, 1), ord));
-  Val inf = m_k(b, ord, INFINITY), most = b_reduce(b, RED_MAX, a, all, false), least = b_reduce(b, RED_MIN, a, all, false);
+  Val inf = m_k(b, ord, INFINITY), most = b_reduce(b, RED_MAX, a, all, false),
+      least = b_reduce(b, RED_MIN, a, all, false);
   return b_select(b, b_eq(b, ord, inf), most, b_select(b, b_eq(b, ord, b_neg(b, inf)), least, s));
 }
 
@@ -168,10 +182,11 @@ static void whole(L *l) {
 #define F (ROW_POINTWISE | M_FLOAT)
 #define R (ROW_POINTWISE | M_FLOAT | M_NO_COMPLEX)
 #define N (ROW_POINTWISE | M_NO_COMPLEX)
-#define NUMBERS(name, fn, code, flags)                             \
-  {name ".List", fn, FROM(code, LIST), flags},                     \
-  {name ".Scalar", fn, FROM(code, SCALAR), (flags) & ~(uint32_t)M_FREE}, \
-  {name ".ScalarList", fn, FROM(code, SCALARS), (flags) & ~(uint32_t)M_FREE}
+#define NUMBERS(name, fn, code, flags)                                         \
+  {name ".List", fn, FROM(code, LIST), flags},                                 \
+      {name ".Scalar", fn, FROM(code, SCALAR), (flags) & ~(uint32_t)M_FREE}, { \
+    name ".ScalarList", fn, FROM(code, SCALARS), (flags) & ~(uint32_t)M_FREE   \
+  }
 const tpu_row rows_foreach[] = {
     NUMBERS("_foreach_add", binary, OP_ADD, P | M_FREE),
     {"_foreach_add.Tensor", binary, FROM(OP_ADD, TENSOR), P | M_FREE},

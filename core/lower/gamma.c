@@ -3,11 +3,21 @@
 
 #include "lower/math.h"
 
-static Val add_k(B *b, Val x, double v) { return b_add(b, x, m_k(b, x, v)); }
-static Val mul_k(B *b, Val x, double v) { return b_mul(b, x, m_k(b, x, v)); }
-static Val k_div(B *b, double v, Val x) { return b_div(b, m_k(b, x, v), x); }
-static Val square(B *b, Val x) { return b_mul(b, x, x); }
-static Val any(B *b, Val x) { return b_reduce(b, RED_OR, x, axes_all(b_rank(b, x)), false); }
+static Val add_k(B *b, Val x, double v) {
+  return b_add(b, x, m_k(b, x, v));
+}
+static Val mul_k(B *b, Val x, double v) {
+  return b_mul(b, x, m_k(b, x, v));
+}
+static Val k_div(B *b, double v, Val x) {
+  return b_div(b, m_k(b, x, v), x);
+}
+static Val square(B *b, Val x) {
+  return b_mul(b, x, x);
+}
+static Val any(B *b, Val x) {
+  return b_reduce(b, RED_OR, x, axes_all(b_rank(b, x)), false);
+}
 
 static Val digamma(B *b, Val x) { /* the poles as in C: psi(+-0) = -+inf, psi(-n) = NaN */
   Val zero = b_eq(b, x, m_k(b, x, 0)), pole = m_binary(b, M_COPYSIGN, m_k(b, x, INFINITY), b_neg(b, x));
@@ -17,7 +27,8 @@ static Val digamma(B *b, Val x) { /* the poles as in C: psi(+-0) = -+inf, psi(-n
 
 static Val trigamma(B *b, Val x) { /* reflected below 1/2, six steps up, then the asymptotic series */
   Val half = m_k(b, x, 0.5), low = b_lt(b, x, half), sine = b_sin(b, mul_k(b, x, M_PI));
-  Val mirror = k_div(b, M_PI * M_PI, square(b, sine)), z = b_select(b, low, b_sub(b, m_k(b, x, 1), x), x), sum = m_k(b, x, 0);
+  Val mirror = k_div(b, M_PI * M_PI, square(b, sine)), z = b_select(b, low, b_sub(b, m_k(b, x, 1), x), x),
+      sum = m_k(b, x, 0);
   for (int i = 0; i < 6; i++) {
     sum = b_add(b, sum, k_div(b, 1, square(b, z)));
     z = add_k(b, z, 1);
@@ -46,7 +57,8 @@ Val m_zeta(B *b, Val x, Val q) {
   shape s = b_broadcast_shape(b, x, q);
   x = b_broadcast_to(b, x, &s);
   q = b_broadcast_to(b, q, &s);
-  Val one = m_k(b, x, 1), zero = m_k(b, x, 0), nonpos = b_le(b, q, zero), v[2] = {b_broadcast_to(b, zero, &s), q};
+  Val one = m_k(b, x, 1), zero = m_k(b, x, 0), nonpos = b_le(b, q, zero),
+      v[2] = {b_broadcast_to(b, zero, &s), q};
   b_while(b, 2, v, zeta_more, zeta_step, &x, v);
   Val z = b_add(b, v[0], b_zeta(b, x, v[1])), nan = m_k(b, x, NAN), inf = m_k(b, x, INFINITY);
   z = b_select(b, b_and(b, nonpos, b_ne(b, x, b_floor(b, x))), nan, z);
@@ -62,9 +74,11 @@ Val m_polygamma(B *b, int64_t n, Val x) {
   return mul_k(b, m_zeta(b, m_k(b, x, (double)(n + 1)), x), (n % 2 ? 1 : -1) * exp(lgamma((double)n + 1)));
 }
 
-/* --- incomplete gamma ------------------------------------------------------------------------------------------------------ */
+/* --- incomplete gamma
+ * ------------------------------------------------------------------------------------------------------ */
 
-/* Both expansions share the factor x^a e^-x / Gamma(a). The series for P: sum of x^n / (a (a + 1) ... (a + n)); v: n, term, sum, x. */
+/* Both expansions share the factor x^a e^-x / Gamma(a). The series for P: sum of x^n / (a (a + 1) ... (a +
+ * n)); v: n, term, sum, x. */
 static Val series_more(B *b, void *ctx, const Val *v) {
   (void)ctx;
   return any(b, b_gt(b, v[1], mul_k(b, v[2], 0x1p-54)));
@@ -81,13 +95,15 @@ static void series_step(B *b, void *ctx, const Val *v, Val *out) {
 /* The continued fraction for Q by Lentz's method; v: n, b, c, d, h, delta. */
 static Val fraction_more(B *b, void *ctx, const Val *v) {
   (void)ctx;
-  return b_and(b, any(b, b_gt(b, b_abs(b, add_k(b, v[5], -1)), m_k(b, v[5], 0x1p-51))), b_lt(b, v[0], m_k(b, v[0], 2000)));
+  return b_and(b, any(b, b_gt(b, b_abs(b, add_k(b, v[5], -1)), m_k(b, v[5], 0x1p-51))),
+               b_lt(b, v[0], m_k(b, v[0], 2000)));
 }
 
 static void fraction_step(B *b, void *ctx, const Val *v, Val *out) {
   Val a = *(Val *)ctx, n = v[0], an = b_mul(b, b_neg(b, n), b_sub(b, n, a)), bn = add_k(b, v[1], 2);
   Val done = b_le(b, b_abs(b, add_k(b, v[5], -1)), m_k(b, v[5], 0x1p-51));
-  Val d = k_div(b, 1, b_add(b, b_mul(b, an, v[3]), bn)), c = b_add(b, bn, b_div(b, an, v[2])), delta = b_mul(b, c, d);
+  Val d = k_div(b, 1, b_add(b, b_mul(b, an, v[3]), bn)), c = b_add(b, bn, b_div(b, an, v[2])),
+      delta = b_mul(b, c, d);
   out[0] = add_k(b, n, 1);
   out[1] = bn;
   out[2] = c;
@@ -102,10 +118,12 @@ static Val incomplete(B *b, bool upper, Val a, Val x) {
   a = b_broadcast_to(b, b_cast(b, a, DT_F64), &s);
   x = b_broadcast_to(b, b_cast(b, x, DT_F64), &s);
   Val zero = m_k(b, x, 0), one = b_broadcast_to(b, m_k(b, x, 1), &s), inf = m_k(b, x, INFINITY);
-  Val good = b_and(b, b_and(b, b_gt(b, a, zero), b_gt(b, x, zero)), b_and(b, b_lt(b, a, inf), b_lt(b, x, inf)));
+  Val good =
+      b_and(b, b_and(b, b_gt(b, a, zero), b_gt(b, x, zero)), b_and(b, b_lt(b, a, inf), b_lt(b, x, inf)));
   Val sa = b_select(b, good, a, one), sx = b_select(b, good, x, one), high = b_gt(b, sx, add_k(b, sa, 1));
   Val factor = b_exp(b, b_sub(b, b_sub(b, b_mul(b, sa, b_log(b, sx)), sx), b_lgamma(b, sa)));
-  Val xs = b_select(b, high, m_k(b, x, 0.5), sx), first = k_div(b, 1, sa), v[4] = {m_k(b, x, 0), first, first, xs};
+  Val xs = b_select(b, high, m_k(b, x, 0.5), sx), first = k_div(b, 1, sa),
+      v[4] = {m_k(b, x, 0), first, first, xs};
   b_while(b, 4, v, series_more, series_step, &sa, v);
   Val p = b_mul(b, factor, v[2]);
   Val xf = b_select(b, high, sx, add_k(b, sa, 2)), b0 = add_k(b, b_sub(b, xf, sa), 1), d0 = k_div(b, 1, b0);
@@ -121,4 +139,6 @@ static Val incomplete(B *b, bool upper, Val a, Val x) {
   return b_select(b, bad, nan, r);
 }
 
-Val m_igamma(B *b, bool upper, Val a, Val x) { return b_cast(b, incomplete(b, upper, a, x), b_dtype(b, a)); }
+Val m_igamma(B *b, bool upper, Val a, Val x) {
+  return b_cast(b, incomplete(b, upper, a, x), b_dtype(b, a));
+}

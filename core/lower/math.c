@@ -1,12 +1,17 @@
-/* Elementwise compositions: see math.h. Formulas are those of PyTorch's CPU kernels where their last bits or special values show. */
+/* Elementwise compositions: see math.h. Formulas are those of PyTorch's CPU kernels where their last bits or
+ * special values show. */
 #include <math.h>
 #include <string.h>
 
 #include "lower/math.h"
 
-Val m_wide(B *b, Val x) { return b_cast(b, x, dt_acc(b_dtype(b, x))); }
+Val m_wide(B *b, Val x) {
+  return b_cast(b, x, dt_acc(b_dtype(b, x)));
+}
 
-Val m_zero_mask(B *b, Val pred, Val x) { return b_select(b, pred, x, m_k(b, x, 0)); }
+Val m_zero_mask(B *b, Val pred, Val x) {
+  return b_select(b, pred, x, m_k(b, x, 0));
+}
 
 tpu_dtype m_dtype(L *l, tpu_dtype dt, uint32_t flags) {
   bool bad = ((flags & M_NO_BOOL) && dt == DT_BOOL) || ((flags & M_NO_COMPLEX) && dt_is_complex(dt)) ||
@@ -15,7 +20,8 @@ tpu_dtype m_dtype(L *l, tpu_dtype dt, uint32_t flags) {
     const char *name = strncmp(l_name(l), "special_", 8) ? l_name(l) : l_name(l) + 8;
     int n = (int)strcspn(name, ".");
     if (n > 1 && name[n - 1] == '_' && name[n - 2] != '_') n--;
-    l_fail(l, TPU_NOT_IMPLEMENTED, "\"%.*s_cpu\" not implemented for '%s'", n, name, tpu_dtype_torch_name(dt));
+    l_fail(l, TPU_NOT_IMPLEMENTED, "\"%.*s_cpu\" not implemented for '%s'", n, name,
+           tpu_dtype_torch_name(dt));
     return dt == DT_NONE ? DT_F32 : dt;
   }
   return flags & M_FLOAT ? l_float_type(dt) : dt;
@@ -31,10 +37,12 @@ void m_check_divisor(B *b, Val y) {
   if (dt_is_integral(b_dtype(b, y))) b_check(b, b_ne(b, y, m_k(b, y, 0)), TPU_RUNTIME, "ZeroDivisionError");
 }
 
-/* --- unary ---------------------------------------------------------------------------------------------------- */
+/* --- unary
+ * ---------------------------------------------------------------------------------------------------- */
 
 static Val trunc_(B *b, Val x) {
-  return dt_is_integral(b_dtype(b, x)) ? x : b_select(b, b_lt(b, x, m_k(b, x, 0)), b_ceil(b, x), b_floor(b, x));
+  return dt_is_integral(b_dtype(b, x)) ? x
+                                       : b_select(b, b_lt(b, x, m_k(b, x, 0)), b_ceil(b, x), b_floor(b, x));
 }
 
 static Val sign_bit(B *b, Val x) {
@@ -86,7 +94,8 @@ static Val infinite(B *b, Val x, double inf) {
 static Val hyperbolic(B *b, int op, Val x) {
   Val near = b_unary(b, op, x);
   if (dt_is_complex(b_dtype(b, x))) return near;
-  Val a = b_abs(b, x), t = b_exp(b, b_mul(b, a, m_k(b, a, 0.5))), far = b_mul(b, t, b_mul(b, t, m_k(b, t, 0.5)));
+  Val a = b_abs(b, x), t = b_exp(b, b_mul(b, a, m_k(b, a, 0.5))),
+      far = b_mul(b, t, b_mul(b, t, m_k(b, t, 0.5)));
   if (op == OP_SINH) far = b_select(b, b_lt(b, x, m_k(b, x, 0)), b_neg(b, far), far);
   return b_select(b, b_gt(b, a, m_k(b, a, 20)), far, near);
 }
@@ -125,9 +134,24 @@ static Val compose(B *b, int code, Val x) {
 /* Whether 16-bit floats need no f32 for it: one exact operation. */
 static bool exact(int code) {
   switch (code) {
-  case OP_ABS: case OP_NEG: case OP_FLOOR: case OP_CEIL: case OP_ROUND: case OP_IS_FINITE: case OP_REAL: case OP_CONJ: case M_TRUNC:
-  case M_SIGN: case M_SGN: case M_SIGNBIT: case M_ISNAN: case M_ISINF: case M_ISPOSINF: case M_ISNEGINF: case M_LOGICAL_NOT: case M_RELU:
-    return true;
+  case OP_ABS:
+  case OP_NEG:
+  case OP_FLOOR:
+  case OP_CEIL:
+  case OP_ROUND:
+  case OP_IS_FINITE:
+  case OP_REAL:
+  case OP_CONJ:
+  case M_TRUNC:
+  case M_SIGN:
+  case M_SGN:
+  case M_SIGNBIT:
+  case M_ISNAN:
+  case M_ISINF:
+  case M_ISPOSINF:
+  case M_ISNEGINF:
+  case M_LOGICAL_NOT:
+  case M_RELU: return true;
   default: return false;
   }
 }
@@ -139,9 +163,11 @@ Val m_unary(B *b, int code, Val x) {
   return code < OP_COUNT ? b_unary(b, code, x) : compose(b, code, x);
 }
 
-/* --- binary ------------------------------------------------------------------------------------------------------ */
+/* --- binary
+ * ------------------------------------------------------------------------------------------------------ */
 
-Val m_trunc_div(B *b, Val x, Val y) { /* the quotient of 16-bit floats is rounded before it is cut, as on the CPU */
+Val m_trunc_div(B *b, Val x,
+                Val y) { /* the quotient of 16-bit floats is rounded before it is cut, as on the CPU */
   Val q = m_binary(b, OP_DIV, x, y);
   return dt_is_integral(b_dtype(b, q)) ? q : trunc_(b, q);
 }
@@ -167,7 +193,8 @@ static Val not_nan(B *b, int op, Val x, Val y) { /* fmax, fmin */
 /* log(e^x + e^y): max + log1p(e^-|x - y|); equal infinities are themselves. */
 static Val logaddexp(B *b, Val x, Val y, double base) {
   if (dt_is_complex(b_dtype(b, x))) {
-    Val less = b_lt(b, b_real(b, x), b_real(b, y)), hi = b_select(b, less, y, x), lo = b_select(b, less, x, y);
+    Val less = b_lt(b, b_real(b, x), b_real(b, y)), hi = b_select(b, less, y, x),
+        lo = b_select(b, less, x, y);
     return b_add(b, hi, b_log1p(b, b_exp(b, b_sub(b, lo, hi))));
   }
   Val m = b_maximum(b, x, y), d = b_neg(b, b_abs(b, b_sub(b, x, y)));
@@ -189,7 +216,8 @@ static Val gcd_more(B *b, void *ctx, const Val *v) {
 
 static void gcd_step(B *b, void *ctx, const Val *v, Val *out) {
   (void)ctx;
-  Val zero = m_k(b, v[1], 0), go = b_ne(b, v[1], zero), r = b_rem(b, v[0], b_select(b, go, v[1], m_k(b, v[1], 1)));
+  Val zero = m_k(b, v[1], 0), go = b_ne(b, v[1], zero),
+      r = b_rem(b, v[0], b_select(b, go, v[1], m_k(b, v[1], 1)));
   out[0] = b_select(b, go, v[1], v[0]);
   out[1] = b_select(b, go, r, zero);
 }
@@ -232,14 +260,16 @@ static Val compose2(B *b, int code, Val x, Val y) {
   case M_LOGADDEXP2: return logaddexp(b, x, y, 2);
   case M_XLOGY: return xlog(b, OP_LOG, x, y);
   case M_XLOG1PY: return xlog(b, OP_LOG1P, x, y);
-  case M_HEAVISIDE: return b_select(b, b_eq(b, x, m_k(b, x, 0)), y, b_cast(b, b_gt(b, x, m_k(b, x, 0)), b_dtype(b, x)));
+  case M_HEAVISIDE:
+    return b_select(b, b_eq(b, x, m_k(b, x, 0)), y, b_cast(b, b_gt(b, x, m_k(b, x, 0)), b_dtype(b, x)));
   case M_GCD: return gcd_(b, x, y);
   case M_LCM: return lcm_(b, x, y);
   case M_LSHIFT: return shift(b, true, x, y);
   case M_RSHIFT: return shift(b, false, x, y);
   case M_NEXTAFTER: return b_next_after(b, x, y);
   case M_ZETA: return m_zeta(b, x, y);
-  case M_IGAMMA: case M_IGAMMAC: return m_igamma(b, code == M_IGAMMAC, x, y);
+  case M_IGAMMA:
+  case M_IGAMMAC: return m_igamma(b, code == M_IGAMMAC, x, y);
   case M_RSUB: return b_sub(b, y, x);
   default: return m_polynomial(b, code, x, y);
   }
@@ -247,11 +277,15 @@ static Val compose2(B *b, int code, Val x, Val y) {
 
 /* Ops that must see the 16-bit value itself, or give exact results without f32. */
 static bool keeps_low(int code) {
-  return code == M_NEXTAFTER || code == M_COPYSIGN || code == OP_MAXIMUM || code == OP_MINIMUM || code == M_DIV_TRUNC;
+  return code == M_NEXTAFTER || code == M_COPYSIGN || code == OP_MAXIMUM || code == OP_MINIMUM ||
+         code == M_DIV_TRUNC;
 }
 
-/* The CPU plugin vectorises atan2 with a constant wrongly (long rows come out as garbage); a NaN of x may as well be y. */
-static Val atan2_(B *b, Val x, Val y) { return b_atan2(b, x, b_select(b, b_isnan(b, x), x, y)); }
+/* The CPU plugin vectorises atan2 with a constant wrongly (long rows come out as garbage); a NaN of x may as
+ * well be y. */
+static Val atan2_(B *b, Val x, Val y) {
+  return b_atan2(b, x, b_select(b, b_isnan(b, x), x, y));
+}
 
 Val m_binary(B *b, int code, Val x, Val y) {
   tpu_dtype dt = b_dtype(b, x);
@@ -260,7 +294,8 @@ Val m_binary(B *b, int code, Val x, Val y) {
   return code < OP_COUNT ? b_binary(b, code, x, y) : compose2(b, code, x, y);
 }
 
-/* --- operands of rows ---------------------------------------------------------------------------------------------- */
+/* --- operands of rows
+ * ---------------------------------------------------------------------------------------------- */
 
 Val m_operand(L *l, int i, tpu_dtype dt, uint32_t flags) {
   B *b = l_b(l);
@@ -279,7 +314,8 @@ Val m_scaled(B *b, int op, Val x, Val y, Val alpha) {
   return b_cast(b, v, dt);
 }
 
-/* --- three operands -------------------------------------------------------------------------------------------------- */
+/* --- three operands
+ * -------------------------------------------------------------------------------------------------- */
 
 Val m_lerp(B *b, Val x, Val y, Val w) {
   Val d = b_sub(b, y, x), one = m_k(b, w, 1);
@@ -295,10 +331,14 @@ Val m_addcmul(B *b, Val x, Val value, Val y, Val z) {
 void m_check_addcdiv(L *l, tpu_dtype y, tpu_dtype z) {
   if (dt_is_integral(y) && dt_is_integral(z))
     l_fail(l, TPU_RUNTIME,
-           "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division of "
-           "tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / "
-           "tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future "
-           "addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes.");
+           "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will "
+           "perform a true division of "
+           "tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * "
+           "torch.trunc(tensor1 / "
+           "tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for "
+           "float inputs. The future "
+           "addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all "
+           "dtypes.");
 }
 
 Val m_addcdiv(B *b, Val x, Val value, Val y, Val z) {
@@ -306,7 +346,8 @@ Val m_addcdiv(B *b, Val x, Val value, Val y, Val z) {
   return b_add(b, x, b_div(b, p, z));
 }
 
-/* Integer powers by squaring; v: base, exponent, product. The builder's power takes the exponent modulo the width. */
+/* Integer powers by squaring; v: base, exponent, product. The builder's power takes the exponent modulo the
+ * width. */
 static Val power_more(B *b, void *ctx, const Val *v) {
   (void)ctx;
   return b_reduce(b, RED_OR, b_gt(b, v[1], m_k(b, v[1], 0)), axes_all(b_rank(b, v[1])), false);
@@ -325,10 +366,12 @@ static Val int_power(B *b, Val x, Val e) {
   shape s = b_broadcast_shape(b, x, e);
   x = b_broadcast_to(b, x, &s);
   e = b_broadcast_to(b, e, &s);
-  Val zero = m_k(b, x, 0), one = m_k(b, x, 1), minus = b_lt(b, e, zero), v[3] = {x, b_select(b, minus, zero, e), b_full(b, &s, one)};
+  Val zero = m_k(b, x, 0), one = m_k(b, x, 1), minus = b_lt(b, e, zero),
+      v[3] = {x, b_select(b, minus, zero, e), b_full(b, &s, one)};
   b_while(b, 3, v, power_more, power_step, NULL, v);
   if (dt_is_unsigned(b_dtype(b, x))) return v[2];
-  Val odd = b_ne(b, b_and(b, e, one), zero), unit = b_select(b, b_eq(b, x, m_k(b, x, -1)), b_select(b, odd, x, one), zero);
+  Val odd = b_ne(b, b_and(b, e, one), zero),
+      unit = b_select(b, b_eq(b, x, m_k(b, x, -1)), b_select(b, odd, x, one), zero);
   return b_select(b, minus, b_select(b, b_eq(b, x, one), one, unit), v[2]);
 }
 
@@ -361,7 +404,8 @@ Val m_pow(L *l, Val x, Val e, tpu_dtype dt, int scalar) {
     e = l_scalar(l, scalar, b_dtype(b, x));
     if (dt_is_integral(dt)) {
       Val whole = l_scalar(l, scalar, DT_I64);
-      b_check(b, b_ge(b, whole, m_k(b, whole, 0)), TPU_RUNTIME, "Integers to negative integer powers are not allowed.");
+      b_check(b, b_ge(b, whole, m_k(b, whole, 0)), TPU_RUNTIME,
+              "Integers to negative integer powers are not allowed.");
     }
   }
   if (dt_is_integral(dt)) return int_power(b, x, b_cast(b, e, dt));

@@ -1,5 +1,6 @@
-/* The fused optimizer steps and the gradient scaler. One program updates every parameter of a group; learning rate, betas and the like
- * are run-time parameters, so a schedule compiles nothing. Numbers of a step are computed in f64, as PyTorch's CPU kernels do. */
+/* The fused optimizer steps and the gradient scaler. One program updates every parameter of a group; learning
+ * rate, betas and the like are run-time parameters, so a schedule compiles nothing. Numbers of a step are
+ * computed in f64, as PyTorch's CPU kernels do. */
 #include "lower/math.h"
 
 /* Where the arguments that all optimizers share stand. */
@@ -7,7 +8,9 @@ typedef struct args {
   int maximize, grad_scale, found_inf, weight_decay;
 } args;
 
-static Val rank0(B *b, Val v) { return b_rank(b, v) ? b_reshape_to(b, v, 0, NULL) : v; }
+static Val rank0(B *b, Val v) {
+  return b_rank(b, v) ? b_reshape_to(b, v, 0, NULL) : v;
+}
 
 /* Number at argument i (a float, or a tensor lr) as an f64 scalar. */
 static Val number(L *l, int i) {
@@ -15,7 +18,9 @@ static Val number(L *l, int i) {
   return b_cast(l_b(l), rank0(l_b(l), l_tensor(l, i)), DT_F64);
 }
 
-static Val one_minus(B *b, Val v) { return b_sub(b, m_k(b, v, 1), v); }
+static Val one_minus(B *b, Val v) {
+  return b_sub(b, m_k(b, v, 1), v);
+}
 
 /* The new value of item k of argument i; the old one stays when found_inf says that the step is void. */
 static void write_item(L *l, const args *a, int i, int k, Val v) {
@@ -46,8 +51,9 @@ static Val decayed(L *l, const args *a, Val g, Val p) { /* g + weight_decay * p 
   return b_add(b, g, b_mul(b, p, b_cast(b, number(l, a->weight_decay), b_dtype(b, p))));
 }
 
-/* self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1, beta2, weight_decay, eps, amsgrad, maximize, grad_scale,
- * found_inf. datum: 1 for AdamW (decay of the parameter, not of the gradient). */
+/* self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1, beta2, weight_decay, eps,
+ * amsgrad, maximize, grad_scale, found_inf. datum: 1 for AdamW (decay of the parameter, not of the gradient).
+ */
 static void adam(L *l) {
   static const args a = {.maximize = 12, .grad_scale = 13, .found_inf = 14, .weight_decay = 9};
   B *b = l_b(l);
@@ -58,7 +64,8 @@ static void adam(L *l) {
     tpu_dtype dt = b_dtype(b, p);
     Val size = b_cast(b, b_neg(b, b_div(b, lr, one_minus(b, b_pow(b, beta1, step)))), dt);
     Val root = b_cast(b, b_sqrt(b, one_minus(b, b_pow(b, beta2, step))), dt);
-    Val g = gradient(l, &a, k), w1 = b_cast(b, one_minus(b, beta1), dt), w2 = b_cast(b, one_minus(b, beta2), dt);
+    Val g = gradient(l, &a, k), w1 = b_cast(b, one_minus(b, beta1), dt),
+        w2 = b_cast(b, one_minus(b, beta2), dt);
     if (!l_datum(l))
       g = decayed(l, &a, g, p);
     else if (!l_scalar_is(l, a.weight_decay, 0))
@@ -76,7 +83,8 @@ static void adam(L *l) {
   }
 }
 
-/* self, grads, momentum_buffers, weight_decay, momentum, lr, dampening, nesterov, maximize, is_first_step, grad_scale, found_inf */
+/* self, grads, momentum_buffers, weight_decay, momentum, lr, dampening, nesterov, maximize, is_first_step,
+ * grad_scale, found_inf */
 static void sgd(L *l) {
   static const args a = {.maximize = 8, .grad_scale = 10, .found_inf = 11, .weight_decay = 3};
   B *b = l_b(l);
@@ -87,7 +95,8 @@ static void sgd(L *l) {
     if (momentum) {
       Val mu = b_cast(b, number(l, 4), dt), buf = g;
       if (!l_bool(l, 9))
-        buf = b_add(b, b_mul(b, m_wide(b, l_item(l, 2, k)), mu), b_mul(b, g, b_cast(b, one_minus(b, number(l, 6)), dt)));
+        buf = b_add(b, b_mul(b, m_wide(b, l_item(l, 2, k)), mu),
+                    b_mul(b, g, b_cast(b, one_minus(b, number(l, 6)), dt)));
       write_item(l, &a, 2, k, buf);
       g = l_bool(l, 7) ? b_add(b, g, b_mul(b, buf, mu)) : buf;
     }
@@ -111,7 +120,8 @@ static void adagrad(L *l) {
   }
 }
 
-/* --- gradient scaler ---------------------------------------------------------------------------------------------- */
+/* --- gradient scaler
+ * ---------------------------------------------------------------------------------------------- */
 
 /* self[], found_inf, inv_scale: scales the gradients and notes whether one is not finite. */
 static void unscale(L *l) {

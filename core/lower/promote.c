@@ -1,8 +1,10 @@
-/* torch.result_type: dimensioned tensors decide, then 0-dim tensors, then numbers; a lower rank counts only when it is of a
- * higher class (bool < integer < float < complex). */
+/* torch.result_type: dimensioned tensors decide, then 0-dim tensors, then numbers; a lower rank counts only
+ * when it is of a higher class (bool < integer < float < complex). */
 #include "lower/promote.h"
 
-static tpu_dtype join(tpu_dtype a, tpu_dtype b) { return a == DT_NONE ? b : b == DT_NONE ? a : dt_promote(a, b); }
+static tpu_dtype join(tpu_dtype a, tpu_dtype b) {
+  return a == DT_NONE ? b : b == DT_NONE ? a : dt_promote(a, b);
+}
 
 static tpu_dtype combine(tpu_dtype higher, tpu_dtype lower) {
   if (higher == DT_NONE) return lower;

@@ -1,11 +1,13 @@
-/* Random ops. Every draw is a function of the generator's (seed, offset) and of the element's logical position alone, so that a program
- * draws the same numbers in every mode; values that went through transcendental functions stand behind a barrier, so that what they
- * are fused with cannot change their last bits. */
+/* Random ops. Every draw is a function of the generator's (seed, offset) and of the element's logical
+ * position alone, so that a program draws the same numbers in every mode; values that went through
+ * transcendental functions stand behind a barrier, so that what they are fused with cannot change their last
+ * bits. */
 #include <math.h>
 
 #include "lower/math.h"
 
-/* --- words to numbers ------------------------------------------------------------------------------------------- */
+/* --- words to numbers
+ * ------------------------------------------------------------------------------------------- */
 
 /* n words for each element of s: w[0] .. w[n-1] of shape s. */
 static void draw(L *l, const shape *s, int n, Val *w) {
@@ -22,7 +24,9 @@ static Val bits64(L *l, const shape *s) {
   return b_or(b, b_shl(b, b_cast(b, w[0], DT_U64), b_const_i(b, DT_U64, 32)), b_cast(b, w[1], DT_U64));
 }
 
-static int digits_of(tpu_dtype dt) { return dt == DT_F64 ? 53 : dt == DT_F32 ? 24 : dt == DT_F16 ? 11 : dt == DT_BF16 ? 8 : 3; }
+static int digits_of(tpu_dtype dt) {
+  return dt == DT_F64 ? 53 : dt == DT_F32 ? 24 : dt == DT_F16 ? 11 : dt == DT_BF16 ? 8 : 3;
+}
 
 /* Uniform in [0, 1) on the grid of 2^-digits, in F64 for F64 and F32 for the rest: exact, never 1 in dt. */
 static Val unit(L *l, const shape *s, tpu_dtype dt) {
@@ -71,7 +75,8 @@ static Val affine(B *b, Val x, double scale, double shift) {
   return shift != 0 ? b_add(b, x, m_k(b, x, shift)) : x;
 }
 
-/* --- in place, by shape and dtype of self ---------------------------------------------------------------------------- */
+/* --- in place, by shape and dtype of self
+ * ---------------------------------------------------------------------------- */
 
 enum { UNIFORM, NORMAL, EXPONENTIAL, GEOMETRIC, CAUCHY, LOG_NORMAL };
 
@@ -80,7 +85,8 @@ static void check_params(L *l, double p, double q) {
   switch (l_datum(l)) {
   case UNIFORM:
     if (!(p <= q))
-      l_fail(l, TPU_RUNTIME, "uniform_ expects to return a [from, to) range, but found from=%g > to=%g", p, q);
+      l_fail(l, TPU_RUNTIME, "uniform_ expects to return a [from, to) range, but found from=%g > to=%g", p,
+             q);
     break;
   case NORMAL:
     if (!(q >= 0)) l_fail(l, TPU_RUNTIME, "normal expects std >= 0.0, but found std %g", q);
@@ -129,11 +135,14 @@ static void fill_random(L *l) { /* self, p[, q], generator; datum: the family */
   double p = l_double(l, 1), q = one ? 0 : l_double(l, 2);
   const shape s = *b_shape(b, self);
   check_params(l, p, q);
-  if (l_datum(l) == GEOMETRIC) m_dtype(l, dt, M_NO_COMPLEX | M_NO_BOOL);
-  else m_dtype(l, dt, l_datum(l) <= NORMAL ? M_NO_INT : M_NO_INT | M_NO_COMPLEX);
+  if (l_datum(l) == GEOMETRIC)
+    m_dtype(l, dt, M_NO_COMPLEX | M_NO_BOOL);
+  else
+    m_dtype(l, dt, l_datum(l) <= NORMAL ? M_NO_INT : M_NO_INT | M_NO_COMPLEX);
   if (dt_is_complex(dt)) { /* normal: each part has half the variance; uniform: both parts are */
     bool normal = l_datum(l) == NORMAL;
-    Val re = sample(l, &s, real, normal ? 0 : p, normal ? q * M_SQRT1_2 : q), im = sample(l, &s, real, normal ? 0 : p, normal ? q * M_SQRT1_2 : q);
+    Val re = sample(l, &s, real, normal ? 0 : p, normal ? q * M_SQRT1_2 : q),
+        im = sample(l, &s, real, normal ? 0 : p, normal ? q * M_SQRT1_2 : q);
     Val v = b_complex(b, re, im);
     ret(l, normal && p != 0 ? b_add(b, v, m_k(b, v, p)) : v);
     return;
@@ -150,16 +159,21 @@ static void normal(L *l) {
   tpu_dtype wide = dt_acc(dt);
   Val mean = tm ? b_cast(b, l_tensor(l, 0), wide) : b_const(b, wide, l_double(l, 0));
   Val std = ts ? b_cast(b, l_tensor(l, 1), wide) : b_const(b, wide, l_double(l, 1));
-  if (!ts && !(l_double(l, 1) >= 0)) l_fail(l, TPU_RUNTIME, "normal expects std >= 0.0, but found std %g", l_double(l, 1));
-  if (ts) b_check(b, b_not(b, b_lt(b, std, m_k(b, std, 0))), TPU_RUNTIME, "normal expects all elements of std >= 0.0");
+  if (!ts && !(l_double(l, 1) >= 0))
+    l_fail(l, TPU_RUNTIME, "normal expects std >= 0.0, but found std %g", l_double(l, 1));
+  if (ts)
+    b_check(b, b_not(b, b_lt(b, std, m_k(b, std, 0))), TPU_RUNTIME,
+            "normal expects all elements of std >= 0.0");
   shape s = b_broadcast_shape(b, mean, std);
   ret(l, b_cast(b, b_add(b, mean, b_mul(b, std, gauss(l, &s, dt))), dt));
 }
 
-/* --- integers ---------------------------------------------------------------------------------------------------------- */
+/* --- integers
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
-/* Uniform in [0, range) as U64; range 0 stands for 2^64. Below 2^32 by a fixed-point product of 64 random bits (no division, bias
- * below 2^-32), above by the remainder, as on the CPU. */
+/* Uniform in [0, range) as U64; range 0 stands for 2^64. Below 2^32 by a fixed-point product of 64 random
+ * bits (no division, bias below 2^-32), above by the remainder, as on the CPU. */
 static Val below(L *l, const shape *s, uint64_t range) {
   B *b = l_b(l);
   if (range == 1) return b_zeros(b, DT_U64, s);
@@ -190,8 +204,10 @@ static void random_ints(L *l) {
   bool to_top = l_datum(l) == 0 || (l_datum(l) == 2 && !l_has(l, 2));
   if (!to_top) to = l_int(l, l_datum(l));
   if (!to_top && from >= to)
-    l_fail(l, TPU_RUNTIME, "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld", (long long)from, (long long)to);
-  if (dt_is_integral(dt) && (from > top_of(dt) || from < (dt_is_unsigned(dt) || dt == DT_BOOL ? 0 : -top_of(dt) - 1)))
+    l_fail(l, TPU_RUNTIME, "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
+           (long long)from, (long long)to);
+  if (dt_is_integral(dt) &&
+      (from > top_of(dt) || from < (dt_is_unsigned(dt) || dt == DT_BOOL ? 0 : -top_of(dt) - 1)))
     l_fail(l, TPU_RUNTIME, "from is out of bounds for %s", tpu_dtype_torch_name(dt));
   if (!to_top && dt_is_integral(dt) && to - 1 > top_of(dt))
     l_fail(l, TPU_RUNTIME, "to - 1 is out of bounds for %s", tpu_dtype_torch_name(dt));
@@ -213,7 +229,9 @@ static void randperm(L *l) { /* n, dtype; .generator: n, generator, dtype */
   ret(l, b_cast(b, index, dt == DT_NONE ? DT_I64 : dt));
 }
 
-/* --- coins --------------------------------------------------------------------------------------------------------------- */
+/* --- coins
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
 /* bool of shape s, true with probability p (a number): exact to 2^-32. */
 static Val coin(L *l, const shape *s, double p) {
@@ -239,7 +257,8 @@ static void bernoulli_tensor(L *l) {
   Val self = l_tensor(l, 0), p = l_tensor(l, l_datum(l));
   m_dtype(l, b_dtype(b, p), M_NO_INT | M_NO_COMPLEX);
   p = m_wide(b, p);
-  b_check(b, b_and(b, b_ge(b, p, m_k(b, p, 0)), b_le(b, p, m_k(b, p, 1))), TPU_RUNTIME, "Expected p_in >= 0 && p_in <= 1 to be true, but got false.");
+  b_check(b, b_and(b, b_ge(b, p, m_k(b, p, 0)), b_le(b, p, m_k(b, p, 1))), TPU_RUNTIME,
+          "Expected p_in >= 0 && p_in <= 1 to be true, but got false.");
   const shape s = *b_shape(b, self);
   ret(l, b_cast(b, b_lt(b, unit(l, &s, b_dtype(b, p)), p), b_dtype(b, self)));
 }
@@ -249,7 +268,8 @@ static void dropout(L *l) { /* input, p, train? -> output, mask */
   Val x = l_tensor(l, 0);
   double p = l_double(l, 1), keep = 1 - p;
   const shape s = *b_shape(b, x);
-  if (!(p >= 0 && p <= 1)) l_fail(l, TPU_RUNTIME, "dropout probability has to be between 0 and 1, but got %g", p);
+  if (!(p >= 0 && p <= 1))
+    l_fail(l, TPU_RUNTIME, "dropout probability has to be between 0 and 1, but got %g", p);
   if (l_has(l, 2) && !l_bool(l, 2)) {
     ret(l, x);
     ret(l, b_full(b, &s, b_const_i(b, DT_BOOL, 1)));
@@ -275,7 +295,8 @@ static void rrelu(L *l) {
   m_dtype(l, b_dtype(b, x), M_NO_INT | M_NO_COMPLEX);
   Val lo = l_scalar(l, 2, b_dtype(b, w)), hi = l_scalar(l, 3, b_dtype(b, w));
   if (!l_bool(l, 4)) {
-    ret(l, b_cast(b, b_select(b, neg, b_mul(b, w, b_mul(b, b_add(b, lo, hi), m_k(b, w, 0.5))), w), b_dtype(b, x)));
+    ret(l, b_cast(b, b_select(b, neg, b_mul(b, w, b_mul(b, b_add(b, lo, hi), m_k(b, w, 0.5))), w),
+                  b_dtype(b, x)));
     return;
   }
   const shape s = *b_shape(b, x);
@@ -285,7 +306,9 @@ static void rrelu(L *l) {
   l_write(l, 1, 0, b_cast(b, r, b_dtype(b, l_tensor(l, 1))));
 }
 
-/* --- multinomial ----------------------------------------------------------------------------------------------------------- */
+/* --- multinomial
+ * -----------------------------------------------------------------------------------------------------------
+ */
 
 /* With replacement: how many partial sums of the weights lie at or below a uniform point. */
 static Val with_replacement(L *l, Val p, int64_t n) {
@@ -296,9 +319,13 @@ static Val with_replacement(L *l, Val p, int64_t n) {
   row.d[last] = (ir_dim){n, 0};
   Val cdf = b_cumulative(b, RED_SUM, p, last, false), total = b_slice(b, cdf, last, k - 1, k, 1);
   Val u = b_mul(b, unit(l, &row, b_dtype(b, p)), total);
-  Val at = b_sum(b, b_cast(b, b_le(b, b_unsqueeze(b, cdf, last), b_unsqueeze(b, u, rank)), DT_I64), 1u << rank, false);
-  Val place = b_iota(b, DT_I64, &s, last), used = b_select(b, b_gt(b, p, m_k(b, p, 0)), place, m_k(b, place, 0));
-  return b_minimum(b, at, b_max(b, used, 1u << last, true)); /* rounding must not reach a weight of 0 behind the last one */
+  Val at = b_sum(b, b_cast(b, b_le(b, b_unsqueeze(b, cdf, last), b_unsqueeze(b, u, rank)), DT_I64),
+                 1u << rank, false);
+  Val place = b_iota(b, DT_I64, &s, last),
+      used = b_select(b, b_gt(b, p, m_k(b, p, 0)), place, m_k(b, place, 0));
+  return b_minimum(
+      b, at,
+      b_max(b, used, 1u << last, true)); /* rounding must not reach a weight of 0 behind the last one */
 }
 
 static void multinomial(L *l) { /* self, num_samples, replacement */
@@ -313,8 +340,10 @@ static void multinomial(L *l) { /* self, num_samples, replacement */
   if (!l_bool(l, 2) && n > b_dim_static(b, x, last))
     l_fail(l, TPU_RUNTIME, "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
   Val p = m_wide(b, x), zero = m_k(b, p, 0);
-  b_check(b, b_and(b, b_ge(b, p, zero), b_is_finite(b, p)), TPU_RUNTIME, "probability tensor contains either `inf`, `nan` or element < 0");
-  b_check(b, b_gt(b, b_sum(b, p, 1u << last, false), zero), TPU_RUNTIME, "invalid multinomial distribution (sum of probabilities <= 0)");
+  b_check(b, b_and(b, b_ge(b, p, zero), b_is_finite(b, p)), TPU_RUNTIME,
+          "probability tensor contains either `inf`, `nan` or element < 0");
+  b_check(b, b_gt(b, b_sum(b, p, 1u << last, false), zero), TPU_RUNTIME,
+          "invalid multinomial distribution (sum of probabilities <= 0)");
   if (l_bool(l, 2) && n > 1) {
     ret(l, with_replacement(l, p, n));
     return;
@@ -328,7 +357,9 @@ static void multinomial(L *l) { /* self, num_samples, replacement */
   ret(l, index);
 }
 
-#define P (ROW_ELEMENTWISE | ROW_RANDOM) /* generic sizes are cut first: the counters are those of the logical shape */
+#define P            \
+  (ROW_ELEMENTWISE | \
+   ROW_RANDOM) /* generic sizes are cut first: the counters are those of the logical shape */
 const tpu_row rows_random[] = {
     {"uniform_", fill_random, UNIFORM, P},
     {"normal_", fill_random, NORMAL, P},

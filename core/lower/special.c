@@ -1,4 +1,5 @@
-/* Special functions of one variable: chlo's where the plugin has them, else Chebyshev series (chebyshev.inc says of what). */
+/* Special functions of one variable: chlo's where the plugin has them, else Chebyshev series (chebyshev.inc
+ * says of what). */
 #include <math.h>
 
 #include "lower/math.h"
@@ -7,11 +8,21 @@
 
 #define SERIES(b, name, t) series(b, cheb_##name, (int)(sizeof cheb_##name / sizeof *cheb_##name), t)
 
-static Val sub_k(B *b, Val x, double v) { return b_sub(b, x, m_k(b, x, v)); }
-static Val add_k(B *b, Val x, double v) { return b_add(b, x, m_k(b, x, v)); }
-static Val mul_k(B *b, Val x, double v) { return b_mul(b, x, m_k(b, x, v)); }
-static Val k_div(B *b, double v, Val x) { return b_div(b, m_k(b, x, v), x); }
-static Val square(B *b, Val x) { return b_mul(b, x, x); }
+static Val sub_k(B *b, Val x, double v) {
+  return b_sub(b, x, m_k(b, x, v));
+}
+static Val add_k(B *b, Val x, double v) {
+  return b_add(b, x, m_k(b, x, v));
+}
+static Val mul_k(B *b, Val x, double v) {
+  return b_mul(b, x, m_k(b, x, v));
+}
+static Val k_div(B *b, double v, Val x) {
+  return b_div(b, m_k(b, x, v), x);
+}
+static Val square(B *b, Val x) {
+  return b_mul(b, x, x);
+}
 
 /* Sum of c[k] T_k(t) by Clenshaw's recurrence; f32 needs only what counts in it. */
 static Val series(B *b, const double *c, int n, Val t) {
@@ -27,15 +38,23 @@ static Val series(B *b, const double *c, int n, Val t) {
 }
 
 /* The variables of the series: 2 x / limit - 1, 2 limit / x - 1, 2 (x / limit)^2 - 1. */
-static Val t_near(B *b, Val x, double limit) { return sub_k(b, mul_k(b, x, 2 / limit), 1); }
-static Val t_far(B *b, Val x, double limit) { return sub_k(b, k_div(b, 2 * limit, x), 1); }
-static Val t_square(B *b, Val x, double limit) { return sub_k(b, mul_k(b, square(b, x), 2 / (limit * limit)), 1); }
+static Val t_near(B *b, Val x, double limit) {
+  return sub_k(b, mul_k(b, x, 2 / limit), 1);
+}
+static Val t_far(B *b, Val x, double limit) {
+  return sub_k(b, k_div(b, 2 * limit, x), 1);
+}
+static Val t_square(B *b, Val x, double limit) {
+  return sub_k(b, mul_k(b, square(b, x), 2 / (limit * limit)), 1);
+}
 
-/* --- modified Bessel functions ----------------------------------------------------------------------------------- */
+/* --- modified Bessel functions
+ * ----------------------------------------------------------------------------------- */
 
 /* e^-|x| I(x) of order 0 or 1. */
 static Val ie(B *b, int order, Val x) {
-  Val a = b_abs(b, x), near = b_minimum(b, a, m_k(b, a, 8)), far = b_maximum(b, a, m_k(b, a, 8)), tn = t_near(b, near, 8), tf = t_far(b, far, 8);
+  Val a = b_abs(b, x), near = b_minimum(b, a, m_k(b, a, 8)), far = b_maximum(b, a, m_k(b, a, 8)),
+      tn = t_near(b, near, 8), tf = t_far(b, far, 8);
   Val small = order ? b_mul(b, near, SERIES(b, i1e_near, tn)) : SERIES(b, i0e_near, tn);
   Val large = b_div(b, order ? SERIES(b, i1e_far, tf) : SERIES(b, i0e_far, tf), b_sqrt(b, far));
   Val v = b_select(b, b_le(b, a, m_k(b, a, 8)), small, large);
@@ -48,9 +67,12 @@ static Val i_of(B *b, int order, Val x) {
 
 /* K(x), times e^x when scaled. */
 static Val k_of(B *b, int order, bool scaled, Val x) {
-  Val zero = m_k(b, x, 0), near = b_minimum(b, b_abs(b, x), m_k(b, x, 2)), far = b_maximum(b, x, m_k(b, x, 2));
-  Val log = b_mul(b, b_log(b, mul_k(b, near, 0.5)), i_of(b, order, near)), tn = t_square(b, near, 2), tf = t_far(b, far, 2);
-  Val small = order ? b_add(b, log, b_div(b, SERIES(b, k1_rest, tn), near)) : b_sub(b, SERIES(b, k0_rest, tn), log);
+  Val zero = m_k(b, x, 0), near = b_minimum(b, b_abs(b, x), m_k(b, x, 2)),
+      far = b_maximum(b, x, m_k(b, x, 2));
+  Val log = b_mul(b, b_log(b, mul_k(b, near, 0.5)), i_of(b, order, near)), tn = t_square(b, near, 2),
+      tf = t_far(b, far, 2);
+  Val small =
+      order ? b_add(b, log, b_div(b, SERIES(b, k1_rest, tn), near)) : b_sub(b, SERIES(b, k0_rest, tn), log);
   Val large = b_div(b, order ? SERIES(b, k1e_far, tf) : SERIES(b, k0e_far, tf), b_sqrt(b, far));
   if (scaled)
     small = b_mul(b, small, b_exp(b, near));
@@ -61,10 +83,12 @@ static Val k_of(B *b, int order, bool scaled, Val x) {
   return b_select(b, b_lt(b, x, zero), m_k(b, x, NAN), v);
 }
 
-/* --- Bessel functions ---------------------------------------------------------------------------------------------- */
+/* --- Bessel functions
+ * ---------------------------------------------------------------------------------------------- */
 
 static Val far_bessel(B *b, int order, bool second, Val x) {
-  Val t = sub_k(b, mul_k(b, square(b, k_div(b, 8, x)), 2), 1), phase = sub_k(b, x, M_PI * (2 * order + 1) / 4);
+  Val t = sub_k(b, mul_k(b, square(b, k_div(b, 8, x)), 2), 1),
+      phase = sub_k(b, x, M_PI * (2 * order + 1) / 4);
   Val p = order ? SERIES(b, p1, t) : SERIES(b, p0, t);
   Val q = b_mul(b, order ? SERIES(b, q1, t) : SERIES(b, q0, t), k_div(b, 8, x));
   Val c = b_cos(b, phase), s = b_sin(b, phase), scale = b_sqrt(b, k_div(b, M_2_PI, x));
@@ -78,14 +102,17 @@ static Val near_j(B *b, int order, Val x) {
 }
 
 static Val near_y(B *b, int order, Val x) {
-  Val log = b_mul(b, mul_k(b, b_log(b, mul_k(b, x, 0.5)), M_2_PI), near_j(b, order, x)), t = t_square(b, x, 8);
+  Val log = b_mul(b, mul_k(b, b_log(b, mul_k(b, x, 0.5)), M_2_PI), near_j(b, order, x)),
+      t = t_square(b, x, 8);
   if (order == 0) return b_add(b, SERIES(b, y0_rest, t), log);
   return b_sub(b, b_add(b, b_mul(b, x, SERIES(b, y1_rest, t)), log), k_div(b, M_2_PI, x));
 }
 
 static Val bessel(B *b, int order, bool second, Val x) {
-  Val a = b_abs(b, x), eight = m_k(b, x, 8), zero = m_k(b, x, 0), near = b_minimum(b, a, eight), far = b_maximum(b, a, eight);
-  Val v = b_select(b, b_le(b, a, eight), second ? near_y(b, order, near) : near_j(b, order, near), far_bessel(b, order, second, far));
+  Val a = b_abs(b, x), eight = m_k(b, x, 8), zero = m_k(b, x, 0), near = b_minimum(b, a, eight),
+      far = b_maximum(b, a, eight);
+  Val v = b_select(b, b_le(b, a, eight), second ? near_y(b, order, near) : near_j(b, order, near),
+                   far_bessel(b, order, second, far));
   if (!second) return order ? b_select(b, b_lt(b, x, zero), b_neg(b, v), v) : v;
   v = b_select(b, b_eq(b, x, zero), m_k(b, x, -INFINITY), v);
   return b_select(b, b_lt(b, x, zero), m_k(b, x, NAN), v);
@@ -98,7 +125,8 @@ static Val spherical_j0(B *b, Val x) {
   return m_zero_mask(b, b_not(b, b_isinf(b, x)), v);
 }
 
-/* --- the error function's relatives ----------------------------------------------------------------------------------- */
+/* --- the error function's relatives
+ * ----------------------------------------------------------------------------------- */
 
 /* e^(x^2) erfc(x); the series is of (1 + 2 x) erfcx(x), x >= 0. */
 static Val erfcx(B *b, Val x) {
@@ -114,9 +142,11 @@ static Val log_ndtr(B *b, Val x) {
   return b_select(b, b_lt(b, x, m_k(b, x, -1)), left, b_log1p(b, mul_k(b, b_erfc(b, z), -0.5)));
 }
 
-/* The quantile of the normal distribution: from erfinv on the lower half, then two Newton steps on log_ndtr, which keep the tail exact. */
+/* The quantile of the normal distribution: from erfinv on the lower half, then two Newton steps on log_ndtr,
+ * which keep the tail exact. */
 static Val ndtri(B *b, Val p) {
-  Val half = m_k(b, p, 0.5), zero = m_k(b, p, 0), q = b_minimum(b, p, b_sub(b, m_k(b, p, 1), p)), log = b_log(b, q);
+  Val half = m_k(b, p, 0.5), zero = m_k(b, p, 0), q = b_minimum(b, p, b_sub(b, m_k(b, p, 1), p)),
+      log = b_log(b, q);
   Val guess = mul_k(b, b_erf_inv(b, sub_k(b, mul_k(b, q, 2), 1)), M_SQRT2);
   Val tail = b_neg(b, b_sqrt(b, mul_k(b, log, -2)));
   Val x = b_select(b, b_lt(b, q, m_k(b, q, 1e-6)), tail, guess);
@@ -131,7 +161,8 @@ static Val ndtri(B *b, Val p) {
   return b_select(b, inside, x, m_k(b, p, NAN));
 }
 
-/* --- the rest ---------------------------------------------------------------------------------------------------- */
+/* --- the rest
+ * ---------------------------------------------------------------------------------------------------- */
 
 static Val entr(B *b, Val x) {
   Val zero = m_k(b, x, 0), v = b_neg(b, b_mul(b, x, b_log(b, x)));

@@ -1,4 +1,5 @@
-/* Pointwise functions of one tensor. The functions themselves are in math.c and special.c; here stand the dtypes that each takes. */
+/* Pointwise functions of one tensor. The functions themselves are in math.c and special.c; here stand the
+ * dtypes that each takes. */
 #include <math.h>
 
 #include "lower/math.h"
@@ -8,8 +9,10 @@ static void unary(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0);
   if (l_datum(l) == OP_NEG && b_dtype(b, x) == DT_BOOL) {
-    l_fail(l, TPU_RUNTIME, "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use "
-                           "the `~` or `logical_not()` operator instead.");
+    l_fail(l, TPU_RUNTIME,
+           "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a "
+           "mask, use "
+           "the `~` or `logical_not()` operator instead.");
     return;
   }
   tpu_dtype dt = m_dtype(l, b_dtype(b, x), l_flags(l));
@@ -18,13 +21,15 @@ static void unary(L *l) {
 
 static void sign(L *l) {
   if (dt_is_complex(b_dtype(l_b(l), l_tensor(l, 0))))
-    l_fail(l, TPU_NOT_IMPLEMENTED,
-           "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead.");
+    l_fail(
+        l, TPU_NOT_IMPLEMENTED,
+        "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead.");
   unary(l);
 }
 
 static void relu(L *l) {
-  if (b_dtype(l_b(l), l_tensor(l, 0)) == DT_BOOL) l_fail(l, TPU_TYPE, "Boolean inputs not supported for relu");
+  if (b_dtype(l_b(l), l_tensor(l, 0)) == DT_BOOL)
+    l_fail(l, TPU_TYPE, "Boolean inputs not supported for relu");
   unary(l);
 }
 
@@ -52,8 +57,10 @@ static void round_decimals(L *l) {
 }
 
 static double largest(tpu_dtype dt) {
-  static const double max[DT_COUNT] = {[DT_F16] = 65504, [DT_BF16] = 0x1.FEp127, [DT_F32] = 0x1.FFFFFEp127, [DT_F64] = 0x1.FFFFFFFFFFFFFp1023,
-                                       [DT_F8E5M2] = 57344, [DT_F8E4M3FN] = 448, [DT_F8E5M2FNUZ] = 57344, [DT_F8E4M3FNUZ] = 240};
+  static const double max[DT_COUNT] = {[DT_F16] = 65504,          [DT_BF16] = 0x1.FEp127,
+                                       [DT_F32] = 0x1.FFFFFEp127, [DT_F64] = 0x1.FFFFFFFFFFFFFp1023,
+                                       [DT_F8E5M2] = 57344,       [DT_F8E4M3FN] = 448,
+                                       [DT_F8E5M2FNUZ] = 57344,   [DT_F8E4M3FNUZ] = 240};
   return max[dt];
 }
 
@@ -67,9 +74,11 @@ static void nan_to_num(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0);
   tpu_dtype dt = b_dtype(b, x);
-  double big = largest(dt_real(dt)), nan = l_double_or(l, 1, 0), posinf = l_double_or(l, 2, big), neginf = l_double_or(l, 3, -big);
+  double big = largest(dt_real(dt)), nan = l_double_or(l, 1, 0), posinf = l_double_or(l, 2, big),
+         neginf = l_double_or(l, 3, -big);
   if (dt_is_complex(dt))
-    x = b_complex(b, finite_or(b, b_real(b, x), nan, posinf, neginf), finite_or(b, b_imag(b, x), nan, posinf, neginf));
+    x = b_complex(b, finite_or(b, b_real(b, x), nan, posinf, neginf),
+                  finite_or(b, b_imag(b, x), nan, posinf, neginf));
   else if (dt_is_float(dt))
     x = finite_or(b, x, nan, posinf, neginf);
   ret(l, x);
@@ -113,7 +122,8 @@ static void frexp_(L *l) {
   Val field = b_const_i(b, bits, (int64_t)(2 * bias + 3) << digits);
   Val e = b_sub(b, b_shrl(b, b_and(b, i, field), b_const_i(b, bits, digits)), b_const_i(b, bits, bias));
   e = b_sub(b, e, b_select(b, tiny, b_const_i(b, bits, digits + 1), b_const_i(b, bits, 0)));
-  Val m = b_bitcast(b, b_or(b, b_and(b, i, b_not(b, field)), b_const_i(b, bits, (int64_t)bias << digits)), wide);
+  Val m =
+      b_bitcast(b, b_or(b, b_and(b, i, b_not(b, field)), b_const_i(b, bits, (int64_t)bias << digits)), wide);
   Val same = b_or(b, b_not(b, b_is_finite(b, w)), b_eq(b, w, m_k(b, w, 0)));
   ret(l, b_cast(b, b_select(b, same, w, m), dt));
   ret(l, b_cast(b, b_select(b, same, m_k(b, e, 0), e), DT_I32));

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/error.h"
 
@@ -13,6 +14,16 @@ typedef struct text {
 } text;
 
 void text_add(text *t, const void *p, size_t n);
+/* text_add for a few bytes, inline: signatures and keys are built of thousands of these. */
+static inline void text_put(text *t, const void *p, size_t n) {
+  if (t->n + n + 1 > t->cap) {
+    text_add(t, p, n);
+    return;
+  }
+  memcpy(t->p + t->n, p, n);
+  t->n += n;
+  t->p[t->n] = 0;
+}
 void text_str(text *t, const char *s);
 void text_printf(text *t, const char *fmt, ...) TPU_PRINTF(2, 3);
 void text_i64(text *t, int64_t v); /* decimal, faster than printf */

@@ -32,10 +32,10 @@ int64_t ladder_rung(int64_t n) {
 
 static void put8(prep *p, int v) {
   char c = (char)v;
-  text_add(&p->sig, &c, 1);
+  text_put(&p->sig, &c, 1);
 }
-static void put32(prep *p, uint32_t v) { text_add(&p->sig, &v, sizeof v); }
-static void put64(prep *p, int64_t v) { text_add(&p->sig, &v, sizeof v); }
+static void put32(prep *p, uint32_t v) { text_put(&p->sig, &v, sizeof v); }
+static void put64(prep *p, int64_t v) { text_put(&p->sig, &v, sizeof v); }
 
 static uint32_t add_scalar(prep *p, tpu_dtype dt, uint64_t lo, uint64_t hi) {
   GROW(p, scalars, cap_scalars);
@@ -126,6 +126,24 @@ static void put_view(prep *p, prep_tensor *pt) {
   if (g->kind != GEOM_RESHAPE) text_add(&p->sig, t->strides, t->rank * sizeof(int64_t));
 }
 
+/* The common case, without a plan: the tensor is its storage's static value, dim by dim. */
+static bool plan_whole(prep_tensor *pt, const prep_store *ps) {
+  const tpu_tensor *t = pt->t;
+  const tpu_value *v = ps->v;
+  if (!v || v->dtype != pt->dtype || v->rank != t->rank || t->offset) return false;
+  int64_t stride = 1;
+  for (int i = t->rank - 1; i >= 0; i--) {
+    if (v->d[i].sym || v->d[i].n != t->sizes[i] || t->sizes[i] == 0) return false;
+    if (t->strides[i] != stride && t->sizes[i] != 1) return false;
+    stride *= t->sizes[i];
+  }
+  if ((size_t)stride * dt_bytes((tpu_dtype)v->dtype) != ps->s->nbytes) return false;
+  pt->g.kind = GEOM_WHOLE;
+  pt->g.covers = true;
+  pt->g.offset = pt->g.retype = false;
+  return true;
+}
+
 static bool plan(prep_tensor *pt, const prep_store *ps) {
   const tpu_tensor *t = pt->t;
   view w = {(tpu_dtype)pt->dtype, t->rank, t->sizes, t->strides, t->offset};
@@ -138,6 +156,7 @@ static bool plan(prep_tensor *pt, const prep_store *ps) {
 /* Values that the row or the view cannot take as they are get a new home first. */
 static tpu_error *settle(prep *p, prep_tensor *pt, uint32_t flags) {
   prep_store *ps = &p->stores[pt->store];
+  if (plan_whole(pt, ps)) return NULL;
   if (ps->v && value_is_generic(ps->v) && ((flags & ROW_SIZES) == ROW_NONE || !plan(pt, ps))) {
     TRY(step_cut_exact(ps->s));
     ps->v = ps->s->value;

@@ -80,7 +80,7 @@ static void trace_free(trace *t) {
   free(t);
 }
 
-static void put_code(trace *t, uint32_t code) { text_add(&t->key, &code, sizeof code); }
+static void put_code(trace *t, uint32_t code) { text_put(&t->key, &code, sizeof code); }
 
 static void record_scalar(trace *t, tpu_dtype dt, uint64_t lo, uint64_t hi) {
   put_code(t, CODE_SCALAR | t->nscalars);

@@ -1,10 +1,15 @@
 /* Adaptive and fractional pooling: windows that follow from the output size. */
 #include "lower/pool.h"
 
-/* --- adaptive: window i of an axis is [floor(i * in / out), ceil((i + 1) * in / out)) -------------------------------------- */
+/* --- adaptive: window i of an axis is [floor(i * in / out), ceil((i + 1) * in / out))
+ * -------------------------------------- */
 
-static int64_t from_of(int64_t i, int64_t in, int64_t out) { return i * in / out; }
-static int64_t to_of(int64_t i, int64_t in, int64_t out) { return ((i + 1) * in + out - 1) / out; }
+static int64_t from_of(int64_t i, int64_t in, int64_t out) {
+  return i * in / out;
+}
+static int64_t to_of(int64_t i, int64_t in, int64_t out) {
+  return ((i + 1) * in + out - 1) / out;
+}
 
 static bool adaptive_sizes(L *l, Val x, int at, int64_t *in, int64_t *out) {
   B *b = l_b(l);
@@ -12,12 +17,16 @@ static bool adaptive_sizes(L *l, Val x, int at, int64_t *in, int64_t *out) {
   const int64_t *size;
   if (l_ints(l, at, &size) != n) l_fail(l, TPU_RUNTIME, "adaptive pooling: output_size must be %d", n);
   if (rank != n + 1 && rank != n + 2)
-    l_fail(l, TPU_RUNTIME, "adaptive pooling: Expected %dD or %dD tensor, but got a tensor of rank %d", n + 1, n + 2, rank);
+    l_fail(l, TPU_RUNTIME, "adaptive pooling: Expected %dD or %dD tensor, but got a tensor of rank %d", n + 1,
+           n + 2, rank);
   for (int j = 0; j < n && b_ok(b); j++) {
     in[j] = b_dim_static(b, x, rank - n + j);
     out[j] = size[j];
-    if (in[j] < 1) l_fail(l, TPU_RUNTIME, "adaptive pooling: Expected input to have non-zero size for non-batch dimensions");
-    if (out[j] < 0) l_fail(l, TPU_RUNTIME, "adaptive pooling: elements of output_size must be greater than or equal to 0");
+    if (in[j] < 1)
+      l_fail(l, TPU_RUNTIME,
+             "adaptive pooling: Expected input to have non-zero size for non-batch dimensions");
+    if (out[j] < 0)
+      l_fail(l, TPU_RUNTIME, "adaptive pooling: elements of output_size must be greater than or equal to 0");
   }
   return b_ok(b);
 }
@@ -62,7 +71,8 @@ static Val mean_matrix(B *b, tpu_dtype dt, int64_t in, int64_t out) {
   }
   shape s = shape_of(2, (int64_t[]){in, out});
   Val row = b_iota(b, DT_I32, &s, 0);
-  Val inside = b_and(b, b_ge(b, row, b_dense_i64(b, DT_I32, from, (int)out)), b_lt(b, row, b_dense_i64(b, DT_I32, to, (int)out)));
+  Val inside = b_and(b, b_ge(b, row, b_dense_i64(b, DT_I32, from, (int)out)),
+                     b_lt(b, row, b_dense_i64(b, DT_I32, to, (int)out)));
   Val m = b_select(b, inside, b_dense_f64(b, dt, weight, (int)out), b_const(b, dt, 0));
   free(from);
   free(weight);
@@ -84,13 +94,17 @@ void pool_adaptive_avg(L *l) {
   tpu_dtype dt = b_dtype(b, x);
   int64_t in[3], out[3];
   if (!adaptive_sizes(l, x, 1, in, out)) return;
-  if (!dt_is_float(dt)) l_fail(l, TPU_NOT_IMPLEMENTED, "\"adaptive_avg_pool%dd\" not implemented for '%s'", n, tpu_dtype_torch_name(dt));
+  if (!dt_is_float(dt))
+    l_fail(l, TPU_NOT_IMPLEMENTED, "\"adaptive_avg_pool%dd\" not implemented for '%s'", n,
+           tpu_dtype_torch_name(dt));
   Val v = b_cast(b, x, dt_acc(dt));
   for (int j = 0; j < n && b_ok(b); j++) {
     int axis = b_rank(b, x) - n + j;
     if (out[j] == in[j]) continue;
-    if (out[j] && in[j] % out[j] == 0) v = b_mean(b, split_axis(b, v, axis, out[j]), 2u << axis, false);
-    else v = contract(b, v, axis, mean_matrix(b, b_dtype(b, v), in[j], out[j]), 0);
+    if (out[j] && in[j] % out[j] == 0)
+      v = b_mean(b, split_axis(b, v, axis, out[j]), 2u << axis, false);
+    else
+      v = contract(b, v, axis, mean_matrix(b, b_dtype(b, v), in[j], out[j]), 0);
   }
   ret(l, b_cast(b, v, dt));
 }
@@ -102,14 +116,17 @@ void pool_adaptive_avg_backward(L *l) {
   Val g = l_tensor(l, 0), x = l_tensor(l, 1);
   tpu_dtype dt = b_dtype(b, x);
   int rank = b_rank(b, x);
-  if (rank < n + 1 || b_rank(b, g) != rank) l_fail(l, TPU_RUNTIME, "adaptive pooling: the gradient must have the rank of the input");
+  if (rank < n + 1 || b_rank(b, g) != rank)
+    l_fail(l, TPU_RUNTIME, "adaptive pooling: the gradient must have the rank of the input");
   Val v = b_cast(b, g, dt_acc(dt));
   for (int j = 0; j < n && b_ok(b); j++) {
     int axis = rank - n + j;
     int64_t in = b_dim_static(b, x, axis), out = b_dim_static(b, g, axis);
     if (out == in) continue;
-    if (out && in % out == 0) v = b_repeat_interleave(b, b_div(b, v, b_like(b, v, (double)(in / out))), axis, in / out);
-    else v = contract(b, v, axis, mean_matrix(b, b_dtype(b, v), in, out), 1);
+    if (out && in % out == 0)
+      v = b_repeat_interleave(b, b_div(b, v, b_like(b, v, (double)(in / out))), axis, in / out);
+    else
+      v = contract(b, v, axis, mean_matrix(b, b_dtype(b, v), in, out), 1);
   }
   ret(l, b_cast(b, v, dt));
 }
@@ -126,8 +143,10 @@ static void adaptive_max_axis(B *b, int axis, int64_t in, int64_t out, Val *v, V
     return;
   }
   for (int64_t t = 0; t < n && b_ok(b); t++) {
-    Val w = even ? b_squeeze(b, b_slice(b, x, axis + 1, t, t + 1, 1), axis + 1) : row_of_windows(b, x, axis, in, out, t);
-    Val i = even ? b_squeeze(b, b_slice(b, from, axis + 1, t, t + 1, 1), axis + 1) : row_of_windows(b, from, axis, in, out, t);
+    Val w = even ? b_squeeze(b, b_slice(b, x, axis + 1, t, t + 1, 1), axis + 1)
+                 : row_of_windows(b, x, axis, in, out, t);
+    Val i = even ? b_squeeze(b, b_slice(b, from, axis + 1, t, t + 1, 1), axis + 1)
+                 : row_of_windows(b, from, axis, in, out, t);
     if (t) {
       pool_better(b, v, at, w, i);
     } else {
@@ -163,18 +182,26 @@ static void scatter_back(L *l, Val at) {
   ret(l, b_cast(b, pool_scatter(b, SCAT_ADD, b_cast(b, g, dt_acc(dt)), at, n, plane), dt));
 }
 
-void pool_indices_backward(L *l) { scatter_back(l, l_tensor(l, 2)); }
-void pool_fractional_backward(L *l) { scatter_back(l, l_tensor(l, 4)); }
+void pool_indices_backward(L *l) {
+  scatter_back(l, l_tensor(l, 2));
+}
+void pool_fractional_backward(L *l) {
+  scatter_back(l, l_tensor(l, 4));
+}
 
-/* --- fractional ------------------------------------------------------------------------------------------------------------- */
+/* --- fractional
+ * -------------------------------------------------------------------------------------------------------------
+ */
 
-/* Starts of the windows along an axis, I32 [N, C, out]: floor((i + u) * alpha) - floor(u * alpha), the last at in - k. */
+/* Starts of the windows along an axis, I32 [N, C, out]: floor((i + u) * alpha) - floor(u * alpha), the last
+ * at in - k. */
 static Val starts(B *b, Val u, int64_t in, int64_t k, int64_t out) {
   const shape *us = b_shape(b, u);
   shape s = *us;
   s.d[s.rank++] = (ir_dim){out, 0};
   tpu_dtype dt = b_dtype(b, u);
-  Val alpha = b_const(b, dt, out > 1 ? (double)(in - k) / (double)(out - 1) : 0), i = b_iota(b, DT_I32, &s, s.rank - 1);
+  Val alpha = b_const(b, dt, out > 1 ? (double)(in - k) / (double)(out - 1) : 0),
+      i = b_iota(b, DT_I32, &s, s.rank - 1);
   u = b_unsqueeze(b, u, us->rank);
   Val at = b_cast(b, b_mul(b, b_add(b, b_cast(b, i, dt), u), alpha), DT_I32);
   at = b_sub(b, at, b_cast(b, b_mul(b, u, alpha), DT_I32));
@@ -188,14 +215,18 @@ static Val gather_rows(B *b, Val v, Val at, int axis, int64_t out) {
   return b_gather_axis(b, v, b_broadcast_dims(b, at, &s, (int[]){0, 1, axis}), axis);
 }
 
-/* (self, kernel_size, output_size, random_samples[N, C, dims]) -> values, flat positions. The samples of an axis stand last first. */
+/* (self, kernel_size, output_size, random_samples[N, C, dims]) -> values, flat positions. The samples of an
+ * axis stand last first. */
 void pool_fractional(L *l) {
   B *b = l_b(l);
   int n = l_datum(l), rank = b_rank(b, l_tensor(l, 0));
   Val x = l_tensor(l, 0), samples = l_tensor(l, 3);
   const int64_t *k, *out;
   if (l_ints(l, 1, &k) != n || l_ints(l, 2, &out) != n || (rank != n + 1 && rank != n + 2))
-    l_fail(l, TPU_RUNTIME, "fractional_max_pool%dd: kernel_size and output_size must be %d numbers, the input of %d or %d dims", n, n, n + 1, n + 2);
+    l_fail(
+        l, TPU_RUNTIME,
+        "fractional_max_pool%dd: kernel_size and output_size must be %d numbers, the input of %d or %d dims",
+        n, n, n + 1, n + 2);
   bool batched = rank == n + 2;
   Val v = batched ? x : b_unsqueeze(b, x, 0), at = pool_positions(b, v, n);
   if (!b_ok(b)) return;
@@ -203,11 +234,14 @@ void pool_fractional(L *l) {
     int axis = 2 + j;
     int64_t in = b_dim_static(b, v, axis);
     if (out[j] + k[j] - 1 > in)
-      l_fail(l, TPU_RUNTIME, "fractional_max_pool%dd(): pool size %lld too large relative to input size %lld", n, (long long)k[j], (long long)in);
+      l_fail(l, TPU_RUNTIME, "fractional_max_pool%dd(): pool size %lld too large relative to input size %lld",
+             n, (long long)k[j], (long long)in);
     int64_t column = n == 2 ? 1 - j : j;
-    Val u = b_squeeze(b, b_slice(b, samples, 2, column, column + 1, 1), 2), from = starts(b, u, in, k[j], out[j]), best = BAD, arg = BAD;
+    Val u = b_squeeze(b, b_slice(b, samples, 2, column, column + 1, 1), 2),
+        from = starts(b, u, in, k[j], out[j]), best = BAD, arg = BAD;
     for (int64_t t = 0; t < k[j] && b_ok(b); t++) {
-      Val row = b_add(b, from, b_const_i(b, DT_I32, t)), w = gather_rows(b, v, row, axis, out[j]), i = gather_rows(b, at, row, axis, out[j]);
+      Val row = b_add(b, from, b_const_i(b, DT_I32, t)), w = gather_rows(b, v, row, axis, out[j]),
+          i = gather_rows(b, at, row, axis, out[j]);
       if (t) {
         pool_better(b, &best, &arg, w, i);
       } else {

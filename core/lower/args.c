@@ -161,6 +161,17 @@ bool l_is_host(const L *l, int i) {
   return t && t->defined && t->host;
 }
 
+bool l_is_contiguous(const L *l, int i) {
+  const op_tensor *t = tensor_at(l, i);
+  int64_t step = 1;
+  for (int k = t ? t->rank - 1 : -1; k >= 0; k--) {
+    if (t->sizes[k] == 0) return true;
+    if (t->sizes[k] != 1 && t->strides[k] != step) return false;
+    step *= t->sizes[k];
+  }
+  return true;
+}
+
 int64_t l_int_or(L *l, int i, int64_t absent) {
   const op_arg *a = arg_at(l, i);
   if (a->tag == TPU_A_NONE) return absent;

@@ -1,9 +1,9 @@
 /* Scaled dot-product attention as one program, and the encoder layer that inference takes whole.
  *
- * Scores are accumulated in f32; rows in which everything is masked give 0 (PyTorch's mathematical path). Query heads may be a multiple
- * of the key heads (grouped queries): the group becomes part of the query length, so that keys and values are never repeated.
- * Dropout: one block of the generator gives (key, counter); both leave as philox_seed and philox_offset and the backward draws the same
- * words again. */
+ * Scores are accumulated in f32; rows in which everything is masked give 0 (PyTorch's mathematical path).
+ * Query heads may be a multiple of the key heads (grouped queries): the group becomes part of the query
+ * length, so that keys and values are never repeated. Dropout: one block of the generator gives (key,
+ * counter); both leave as philox_seed and philox_offset and the backward draws the same words again. */
 #include <math.h>
 
 #include "lower/lower.h"
@@ -11,7 +11,7 @@
 enum { QUERY, KEY, VALUE };
 
 typedef struct attention {
-  Val q, k, v;  /* q [B, Hk, G * L, E] (or [B, Hk, G, L, E] when L is generic), k, v [B, Hk, S, E] */
+  Val q, k, v; /* q [B, Hk, G * L, E] (or [B, Hk, G, L, E] when L is generic), k, v [B, Hk, S, E] */
   tpu_dtype dt, acc;
   shape scores; /* [B, H, L, S] */
   int64_t group;
@@ -19,7 +19,9 @@ typedef struct attention {
   bool causal;
 } attention;
 
-/* --- heads ----------------------------------------------------------------------------------------------------------------- */
+/* --- heads
+ * -----------------------------------------------------------------------------------------------------------------
+ */
 
 /* [B, H, L, E] -> [B, Hk, G * L, E], when there are groups. */
 static Val fold(B *b, const attention *a, Val x) {
@@ -73,12 +75,21 @@ static double scale_of(L *l, int i, Val q) {
   return l_double_or(l, i, b_ok(b) && s->rank ? 1.0 / sqrt((double)b_dim_static(b, q, s->rank - 1)) : 1);
 }
 
-/* x @ y over the last two dims with y's last contracted (nt) or x's second to last (tn); heads are batch dims. Result in f32 or wider. */
-static Val dot_nt(B *b, Val x, Val y, tpu_dtype acc) { return b_matmul_acc(b, x, b_swap(b, y, 2, 3), acc); }
-static Val dot_nn(B *b, Val x, Val y, tpu_dtype acc) { return b_matmul_acc(b, x, y, acc); }
-static Val dot_tn(B *b, Val x, Val y, tpu_dtype acc) { return b_matmul_acc(b, b_swap(b, x, 2, 3), y, acc); }
+/* x @ y over the last two dims with y's last contracted (nt) or x's second to last (tn); heads are batch
+ * dims. Result in f32 or wider. */
+static Val dot_nt(B *b, Val x, Val y, tpu_dtype acc) {
+  return b_matmul_acc(b, x, b_swap(b, y, 2, 3), acc);
+}
+static Val dot_nn(B *b, Val x, Val y, tpu_dtype acc) {
+  return b_matmul_acc(b, x, y, acc);
+}
+static Val dot_tn(B *b, Val x, Val y, tpu_dtype acc) {
+  return b_matmul_acc(b, b_swap(b, x, 2, 3), y, acc);
+}
 
-/* --- scores ------------------------------------------------------------------------------------------------------------------ */
+/* --- scores
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 /* scale * q @ k^T + bias, [B, H, L, S] in the accumulation dtype; -inf where masked. */
 static Val scores_of(L *l, const attention *a, int bias) {
@@ -106,15 +117,19 @@ static Val kept(L *l, const shape *s, double p, Val key, Val counter) {
   if (!b_ok(b)) return BAD;
   Val words = b_reshape(b, b_philox(b, b_cast(b, key, DT_U64), b_cast(b, counter, DT_U64), n), s);
   Val u = b_mul(b, b_cast(b, b_shrl(b, words, b_const_i(b, DT_U32, 8)), DT_F32), b_const(b, DT_F32, 0x1p-24));
-  return b_select(b, b_ge(b, u, b_const(b, DT_F32, p)), b_const(b, DT_F32, p < 1 ? 1 / (1 - p) : 0), b_const(b, DT_F32, 0));
+  return b_select(b, b_ge(b, u, b_const(b, DT_F32, p)), b_const(b, DT_F32, p < 1 ? 1 / (1 - p) : 0),
+                  b_const(b, DT_F32, 0));
 }
 
 static Val word_pair(B *b, Val words, int64_t at) {
-  Val hi = b_cast(b, b_slice(b, words, 0, at, at + 1, 1), DT_U64), lo = b_cast(b, b_slice(b, words, 0, at + 1, at + 2, 1), DT_U64);
+  Val hi = b_cast(b, b_slice(b, words, 0, at, at + 1, 1), DT_U64),
+      lo = b_cast(b, b_slice(b, words, 0, at + 1, at + 2, 1), DT_U64);
   return b_bitcast(b, b_squeeze(b, b_or(b, b_shl(b, hi, b_const_i(b, DT_U64, 32)), lo), 0), DT_I64);
 }
 
-/* --- forward ------------------------------------------------------------------------------------------------------------------ */
+/* --- forward
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 /* softmax(scores) @ v, normalised after the product; *lse = log of the sum of exp. `drop` BAD: no dropout. */
 static Val attend(B *b, const attention *a, Val s, Val drop, Val *lse) {
@@ -152,7 +167,9 @@ static void fused_attention(L *l) {
   ret_none(l);
 }
 
-/* --- backward ------------------------------------------------------------------------------------------------------------------- */
+/* --- backward
+ * -------------------------------------------------------------------------------------------------------------------
+ */
 
 /* v summed to the shape of the operand that was broadcast to it. */
 static Val sum_to(B *b, Val v, const shape *s) {
@@ -164,8 +181,8 @@ static Val sum_to(B *b, Val v, const shape *s) {
   return axes ? b_sum(b, v, axes, true) : v;
 }
 
-/* (grad, query, key, value, attn_bias, grad_input_mask, out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal,
- *  philox_seed, philox_offset, *, scale) -> dq, dk, dv, dbias */
+/* (grad, query, key, value, attn_bias, grad_input_mask, out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k,
+ * dropout_p, is_causal, philox_seed, philox_offset, *, scale) -> dq, dk, dv, dbias */
 static void fused_attention_backward(L *l) {
   B *b = l_b(l);
   attention a = {.scale = scale_of(l, 16, l_tensor(l, 1)), .causal = l_bool(l, 13)};
@@ -180,13 +197,20 @@ static void fused_attention_backward(L *l) {
   Val used = drop == BAD ? w : b_mul(b, w, drop);
   if (drop != BAD) dw = b_mul(b, dw, drop);
   Val mean = b_sum(b, b_mul(b, b_cast(b, g, a.acc), b_cast(b, l_tensor(l, 6), a.acc)), 8, true);
-  Val ds = b_mul(b, w, b_sub(b, dw, mean)), scaled = fold(b, &a, b_cast(b, b_mul(b, ds, b_like(b, ds, a.scale)), a.dt));
-  if (l_bool_item(l, 5, QUERY)) ret(l, b_cast(b, unfold(b, &a, dot_nn(b, scaled, a.k, a.acc)), a.dt));
-  else ret_none(l);
-  if (l_bool_item(l, 5, KEY)) ret(l, b_cast(b, dot_tn(b, scaled, a.q, a.acc), a.dt));
-  else ret_none(l);
-  if (l_bool_item(l, 5, VALUE)) ret(l, b_cast(b, dot_tn(b, fold(b, &a, b_cast(b, used, a.dt)), gf, a.acc), a.dt));
-  else ret_none(l);
+  Val ds = b_mul(b, w, b_sub(b, dw, mean)),
+      scaled = fold(b, &a, b_cast(b, b_mul(b, ds, b_like(b, ds, a.scale)), a.dt));
+  if (l_bool_item(l, 5, QUERY))
+    ret(l, b_cast(b, unfold(b, &a, dot_nn(b, scaled, a.k, a.acc)), a.dt));
+  else
+    ret_none(l);
+  if (l_bool_item(l, 5, KEY))
+    ret(l, b_cast(b, dot_tn(b, scaled, a.q, a.acc), a.dt));
+  else
+    ret_none(l);
+  if (l_bool_item(l, 5, VALUE))
+    ret(l, b_cast(b, dot_tn(b, fold(b, &a, b_cast(b, used, a.dt)), gf, a.acc), a.dt));
+  else
+    ret_none(l);
   if (!l_bool_item(l, 5, 3) || !l_has(l, 4)) {
     ret_none(l);
     return;
@@ -195,7 +219,8 @@ static void fused_attention_backward(L *l) {
   ret(l, b_cast(b, sum_to(b, ds, b_shape(b, bias)), b_dtype(b, bias)));
 }
 
-/* --- modules taken whole: nn.MultiheadAttention and nn.TransformerEncoderLayer in inference ---------------------------------------- */
+/* --- modules taken whole: nn.MultiheadAttention and nn.TransformerEncoderLayer in inference
+ * ---------------------------------------- */
 
 /* x @ w^T + bias in x's dtype */
 static Val linear(B *b, Val x, Val w, Val bias) {
@@ -221,7 +246,8 @@ static Val join_heads(B *b, Val x) {
 
 /* The rows of the packed projection for q, k or v. */
 static Val projection(B *b, Val x, Val w, Val bias, int64_t dim, int which) {
-  return linear(b, x, b_slice(b, w, 0, which * dim, (which + 1) * dim, 1), b_slice(b, bias, 0, which * dim, (which + 1) * dim, 1));
+  return linear(b, x, b_slice(b, w, 0, which * dim, (which + 1) * dim, 1),
+                b_slice(b, bias, 0, which * dim, (which + 1) * dim, 1));
 }
 
 /* A mask (true: not seen; or additive) of kind 0 [L, S], 1 [B, S], 2 [B, H, L, S] over the scores. */
@@ -231,7 +257,8 @@ static Val apply_mask(L *l, Val s, int i, int kind) {
   Val m = l_tensor(l, i);
   int64_t form = l_int_or(l, kind, 2);
   if (form == 1 && b_rank(b, m) == 2) m = b_unsqueeze(b, b_unsqueeze(b, m, 1), 1);
-  return b_dtype(b, m) == DT_BOOL ? b_select(b, m, b_like(b, s, -INFINITY), s) : b_add(b, s, b_cast(b, m, b_dtype(b, s)));
+  return b_dtype(b, m) == DT_BOOL ? b_select(b, m, b_like(b, s, -INFINITY), s)
+                                  : b_add(b, s, b_cast(b, m, b_dtype(b, s)));
 }
 
 /* Weights [B, H, L, S] in the accumulation dtype. */
@@ -244,15 +271,16 @@ static Val weights_of(L *l, Val q, Val k, int mask, int kind) {
   return b_div(b, e, b_sum(b, e, 8, true));
 }
 
-/* (query, key, value, embed_dim, num_head, qkv_weight, qkv_bias, proj_weight, proj_bias, mask, need_weights, average_attn_weights,
- *  mask_type) -> output, weights */
+/* (query, key, value, embed_dim, num_head, qkv_weight, qkv_bias, proj_weight, proj_bias, mask, need_weights,
+ * average_attn_weights, mask_type) -> output, weights */
 static void multi_head_attention(L *l) {
   B *b = l_b(l);
   Val w = l_tensor(l, 5), bias = l_tensor(l, 6), x[3];
   int64_t dim = l_int(l, 3), heads = l_int(l, 4);
   for (int i = 0; i < 3; i++) {
     x[i] = l_tensor(l, i);
-    if (b_rank(b, x[i]) != 3) l_fail(l, TPU_RUNTIME, "expected 3-D `query`, `key` and `value`, got a %d-D tensor", b_rank(b, x[i]));
+    if (b_rank(b, x[i]) != 3)
+      l_fail(l, TPU_RUNTIME, "expected 3-D `query`, `key` and `value`, got a %d-D tensor", b_rank(b, x[i]));
   }
   if (heads < 1 || dim % heads) l_fail(l, TPU_RUNTIME, "`embed_dim` must divide evenly by `num_heads`");
   if (!b_ok(b)) return;
@@ -260,8 +288,10 @@ static void multi_head_attention(L *l) {
   for (int i = 0; i < 3; i++) x[i] = split_heads(b, projection(b, x[i], w, bias, dim, i), heads);
   Val p = weights_of(l, x[0], x[1], 9, 12), v = b_cast(b, dot_nn(b, b_cast(b, p, dt), x[2], dt_acc(dt)), dt);
   ret(l, linear(b, join_heads(b, v), l_tensor(l, 7), l_tensor(l, 8)));
-  if (!l_bool(l, 10)) ret_none(l);
-  else ret(l, b_cast(b, l_bool(l, 11) ? b_mean(b, p, 2, false) : p, dt));
+  if (!l_bool(l, 10))
+    ret_none(l);
+  else
+    ret(l, b_cast(b, l_bool(l, 11) ? b_mean(b, p, 2, false) : p, dt));
 }
 
 static Val layer_normed(L *l, Val x, int weight, int bias, double eps) {
@@ -279,19 +309,22 @@ static Val activated(B *b, Val x, bool gelu) {
   if (!gelu) return b_maximum(b, x, b_like(b, x, 0));
   tpu_dtype dt = b_dtype(b, x);
   Val v = b_cast(b, x, dt_acc(dt));
-  v = b_mul(b, b_mul(b, v, b_like(b, v, 0.5)), b_add(b, b_erf(b, b_mul(b, v, b_like(b, v, M_SQRT1_2))), b_like(b, v, 1)));
+  v = b_mul(b, b_mul(b, v, b_like(b, v, 0.5)),
+            b_add(b, b_erf(b, b_mul(b, v, b_like(b, v, M_SQRT1_2))), b_like(b, v, 1)));
   return b_cast(b, v, dt);
 }
 
-/* (src, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, use_gelu, norm_first, eps, norm_weight_1, norm_bias_1,
- *  norm_weight_2, norm_bias_2, ffn_weight_1, ffn_bias_1, ffn_weight_2, ffn_bias_2, mask, mask_type) */
+/* (src, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, use_gelu, norm_first, eps,
+ * norm_weight_1, norm_bias_1, norm_weight_2, norm_bias_2, ffn_weight_1, ffn_bias_1, ffn_weight_2, ffn_bias_2,
+ * mask, mask_type) */
 static void encoder_layer(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0), w = l_tensor(l, 3), bias = l_tensor(l, 4), h[3];
   int64_t dim = l_int(l, 1), heads = l_int(l, 2);
   bool first = l_bool(l, 8);
   double eps = l_double(l, 9);
-  if (b_rank(b, x) != 3) l_fail(l, TPU_RUNTIME, "_transformer_encoder_layer_fwd: expected a 3-D src, got %d-D", b_rank(b, x));
+  if (b_rank(b, x) != 3)
+    l_fail(l, TPU_RUNTIME, "_transformer_encoder_layer_fwd: expected a 3-D src, got %d-D", b_rank(b, x));
   if (!b_ok(b)) return;
   tpu_dtype dt = b_dtype(b, x);
   Val in = first ? layer_normed(l, x, 10, 11, eps) : x;
@@ -306,8 +339,8 @@ static void encoder_layer(L *l) {
 }
 
 const tpu_row rows_attention[] = {
-  {"_scaled_dot_product_fused_attention_overrideable", fused_attention, 0, ROW_MASK | ROW_RANDOM},
-  {"_scaled_dot_product_fused_attention_overrideable_backward", fused_attention_backward, 0, ROW_MASK},
-  {"_native_multi_head_attention", multi_head_attention, 0, ROW_NONE},
-  {"_transformer_encoder_layer_fwd", encoder_layer, 0, ROW_NONE},
-  {0}};
+    {"_scaled_dot_product_fused_attention_overrideable", fused_attention, 0, ROW_MASK | ROW_RANDOM},
+    {"_scaled_dot_product_fused_attention_overrideable_backward", fused_attention_backward, 0, ROW_MASK},
+    {"_native_multi_head_attention", multi_head_attention, 0, ROW_NONE},
+    {"_transformer_encoder_layer_fwd", encoder_layer, 0, ROW_NONE},
+    {0}};

@@ -1,8 +1,9 @@
 /* Convolution and its gradients, in any number of dims, transposed or not, in groups.
  *
  * With x [N, C, sp], w [O, C/g, k], y [N, O, sp'] three products cover everything:
- *   forward(x, w) -> y;  to_input(y, w) -> x (the gradient of x; also the transposed convolution);  to_weight(x, y) -> w.
- * A transposed convolution swaps the roles of x and y: its w is [C, O/g, k] with C the channels of what goes in. */
+ *   forward(x, w) -> y;  to_input(y, w) -> x (the gradient of x; also the transposed convolution);
+ * to_weight(x, y) -> w. A transposed convolution swaps the roles of x and y: its w is [C, O/g, k] with C the
+ * channels of what goes in. */
 #include "lower/lower.h"
 
 typedef struct conv {
@@ -12,7 +13,9 @@ typedef struct conv {
 } conv;
 
 /* Sizes of the spatial dims of v: axis 2 + i. */
-static int64_t side(B *b, Val v, int i) { return b_dim_static(b, v, 2 + i); }
+static int64_t side(B *b, Val v, int i) {
+  return b_dim_static(b, v, 2 + i);
+}
 
 static void entries(L *l, int i, int n, int64_t absent, int64_t *out) {
   const int64_t *v;
@@ -30,7 +33,9 @@ static bool read_conv(L *l, int i, Val x, Val w, conv *c) {
     return false;
   }
   if (b_rank(b, x) != rank)
-    l_fail(l, TPU_RUNTIME, "Expected %d-dimensional input for %d-dimensional weight, but got input of rank %d instead", rank, rank, b_rank(b, x));
+    l_fail(l, TPU_RUNTIME,
+           "Expected %d-dimensional input for %d-dimensional weight, but got input of rank %d instead", rank,
+           rank, b_rank(b, x));
   entries(l, i, c->n, 1, c->stride);
   entries(l, i + 1, c->n, 0, c->pad);
   entries(l, i + 2, c->n, 1, c->dilation);
@@ -38,7 +43,9 @@ static bool read_conv(L *l, int i, Val x, Val w, conv *c) {
   return b_ok(b);
 }
 
-static int64_t reach(const conv *c, int i, int64_t k) { return c->dilation[i] * (k - 1); }
+static int64_t reach(const conv *c, int i, int64_t k) {
+  return c->dilation[i] * (k - 1);
+}
 
 static Val forward(B *b, const conv *c, Val x, Val w, const int64_t *out) {
   b_conv p = {.spatial = c->n, .feature_groups = c->groups};
@@ -46,7 +53,8 @@ static Val forward(B *b, const conv *c, Val x, Val w, const int64_t *out) {
     p.stride[i] = c->stride[i];
     p.rhs_dilation[i] = c->dilation[i];
     p.lo[i] = c->pad[i];
-    p.hi[i] = out ? (out[i] - 1) * c->stride[i] + reach(c, i, side(b, w, i)) + 1 - side(b, x, i) - c->pad[i] : c->pad[i];
+    p.hi[i] = out ? (out[i] - 1) * c->stride[i] + reach(c, i, side(b, w, i)) + 1 - side(b, x, i) - c->pad[i]
+                  : c->pad[i];
   }
   return b_convolution(b, x, w, &p);
 }
@@ -84,7 +92,8 @@ static Val to_weight(B *b, const conv *c, Val x, Val y, const int64_t *k) {
     p.stride[i] = c->dilation[i];
     p.rhs_dilation[i] = c->stride[i];
     p.lo[i] = c->pad[i];
-    p.hi[i] = (k[i] - 1) * c->dilation[i] + (side(b, y, i) - 1) * c->stride[i] + 1 - side(b, x, i) - c->pad[i];
+    p.hi[i] =
+        (k[i] - 1) * c->dilation[i] + (side(b, y, i) - 1) * c->stride[i] + 1 - side(b, x, i) - c->pad[i];
   }
   return b_swap(b, b_convolution(b, b_swap(b, x, 0, 1), b_swap(b, y, 0, 1), &p), 0, 1);
 }
@@ -100,7 +109,8 @@ static void convolution(L *l) {
   tpu_dtype dt = b_dtype(b, x), acc = dt_acc(dt);
   conv c;
   if (b_dtype(b, w) != dt)
-    l_fail(l, TPU_RUNTIME, "Input type (%s) and weight type (%s) should be the same", tpu_dtype_torch_name(dt), tpu_dtype_torch_name(b_dtype(b, w)));
+    l_fail(l, TPU_RUNTIME, "Input type (%s) and weight type (%s) should be the same",
+           tpu_dtype_torch_name(dt), tpu_dtype_torch_name(b_dtype(b, w)));
   if (!read_conv(l, 3, x, w, &c)) return;
   if (l_has(l, 2)) { /* the bias is added before rounding */
     x = b_cast(b, x, acc);
@@ -128,15 +138,20 @@ static void convolution_backward(L *l) {
   int64_t in[3], k[3];
   sides(b, x, c.n, in);
   sides(b, w, c.n, k);
-  if (!l_bool_item(l, 9, 0)) ret_none(l);
-  else ret(l, b_cast(b, c.transposed ? forward(b, &c, g, w, in) : to_input(b, &c, g, w, in), dt));
-  if (!l_bool_item(l, 9, 1)) ret_none(l);
-  else ret(l, b_cast(b, c.transposed ? to_weight(b, &c, g, x, k) : to_weight(b, &c, x, g, k), b_dtype(b, w)));
-  if (!l_bool_item(l, 9, 2)) ret_none(l);
-  else ret(l, b_cast(b, b_sum(b, g, axes_all(b_rank(b, g)) & ~2u, false), dt));
+  if (!l_bool_item(l, 9, 0))
+    ret_none(l);
+  else
+    ret(l, b_cast(b, c.transposed ? forward(b, &c, g, w, in) : to_input(b, &c, g, w, in), dt));
+  if (!l_bool_item(l, 9, 1))
+    ret_none(l);
+  else
+    ret(l, b_cast(b, c.transposed ? to_weight(b, &c, g, x, k) : to_weight(b, &c, x, g, k), b_dtype(b, w)));
+  if (!l_bool_item(l, 9, 2))
+    ret_none(l);
+  else
+    ret(l, b_cast(b, b_sum(b, g, axes_all(b_rank(b, g)) & ~2u, false), dt));
 }
 
-const tpu_row rows_conv[] = {
-  {"convolution_overrideable", convolution, 0, ROW_CHANNELS},
-  {"convolution_backward_overrideable", convolution_backward, 0, ROW_CHANNELS},
-  {0}};
+const tpu_row rows_conv[] = {{"convolution_overrideable", convolution, 0, ROW_CHANNELS},
+                             {"convolution_backward_overrideable", convolution_backward, 0, ROW_CHANNELS},
+                             {0}};

@@ -30,7 +30,8 @@ static bool make_plan(L *l, int i, Val x, int64_t last, plan *p) {
   for (int k = 0; k < p->n; k++) {
     p->perm[at++] = axis[k];
     p->length[k] = k == p->n - 1 && last > 0 ? last : b_dim_static(b, x, axis[k]);
-    if (p->length[k] < 1) l_fail(l, TPU_RUNTIME, "Invalid number of data points (%lld) specified", (long long)p->length[k]);
+    if (p->length[k] < 1)
+      l_fail(l, TPU_RUNTIME, "Invalid number of data points (%lld) specified", (long long)p->length[k]);
     p->total *= (double)p->length[k];
   }
   for (int a = 0; a < rank; a++) p->back[p->perm[a]] = a;
@@ -93,7 +94,4 @@ static void c2r(L *l) {
 }
 
 const tpu_row rows_fft[] = {
-  {"_fft_c2c", c2c, 0, ROW_NONE},
-  {"_fft_r2c", r2c, 0, ROW_NONE},
-  {"_fft_c2r", c2r, 0, ROW_NONE},
-  {0}};
+    {"_fft_c2c", c2c, 0, ROW_NONE}, {"_fft_r2c", r2c, 0, ROW_NONE}, {"_fft_c2r", c2r, 0, ROW_NONE}, {0}};

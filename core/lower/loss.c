@@ -3,7 +3,9 @@
 
 enum { NONE, MEAN, SUM };
 
-static Val wide(L *l, int i, tpu_dtype acc) { return b_cast(l_b(l), l_tensor(l, i), acc); }
+static Val wide(L *l, int i, tpu_dtype acc) {
+  return b_cast(l_b(l), l_tensor(l, i), acc);
+}
 
 /* Elementwise losses -> the result, rounded to dt. */
 static Val reduced(B *b, Val v, int64_t reduction, tpu_dtype dt) {
@@ -21,7 +23,8 @@ static Val seed(L *l, int i, Val x, int64_t reduction) {
   return reduction == MEAN ? b_div(b, g, b_numel(b, x, acc)) : g;
 }
 
-/* --- of a difference ------------------------------------------------------------------------------------------------------ */
+/* --- of a difference
+ * ------------------------------------------------------------------------------------------------------ */
 
 enum { D_MSE, D_SMOOTH, D_HUBER };
 
@@ -31,15 +34,21 @@ static void difference(L *l) {
   tpu_dtype dt = l_result_type2(l, 0, 1), acc = dt_acc(dt);
   Val d = b_sub(b, wide(l, 0, acc), wide(l, 1, acc)), v, half = b_const(b, acc, 0.5);
   double beta = l_datum(l) == D_MSE ? 0 : l_double(l, 3);
-  if (l_datum(l) == D_HUBER && beta <= 0) l_fail(l, TPU_RUNTIME, "huber_loss does not support non-positive values for delta.");
-  if (l_datum(l) == D_SMOOTH && beta < 0) l_fail(l, TPU_RUNTIME, "smooth_l1_loss does not support negative values for beta.");
+  if (l_datum(l) == D_HUBER && beta <= 0)
+    l_fail(l, TPU_RUNTIME, "huber_loss does not support non-positive values for delta.");
+  if (l_datum(l) == D_SMOOTH && beta < 0)
+    l_fail(l, TPU_RUNTIME, "smooth_l1_loss does not support negative values for beta.");
   if (l_datum(l) == D_MSE) {
     v = b_mul(b, d, d);
   } else {
-    Val a = b_abs(b, d), k = b_const(b, acc, beta), small = b_mul(b, half, b_mul(b, a, a)), large = b_sub(b, a, b_mul(b, half, k));
-    if (l_datum(l) == D_HUBER) v = b_select(b, b_le(b, a, k), small, b_mul(b, k, large));
-    else if (beta == 0) v = a;
-    else v = b_select(b, b_lt(b, a, k), b_div(b, small, k), large);
+    Val a = b_abs(b, d), k = b_const(b, acc, beta), small = b_mul(b, half, b_mul(b, a, a)),
+        large = b_sub(b, a, b_mul(b, half, k));
+    if (l_datum(l) == D_HUBER)
+      v = b_select(b, b_le(b, a, k), small, b_mul(b, k, large));
+    else if (beta == 0)
+      v = a;
+    else
+      v = b_select(b, b_lt(b, a, k), b_div(b, small, k), large);
   }
   ret(l, reduced(b, v, l_int(l, 2), dt));
 }
@@ -53,13 +62,16 @@ static void difference_backward(L *l) {
     slope = b_mul(b, d, b_const(b, acc, 2));
   } else {
     Val k = b_const(b, acc, l_double(l, 4)), low = b_neg(b, k), sign = b_sign(b, d);
-    if (l_datum(l) == D_HUBER) slope = b_select(b, b_le(b, d, low), low, b_select(b, b_ge(b, d, k), k, d));
-    else slope = b_select(b, b_lt(b, b_abs(b, d), k), b_div(b, d, k), sign);
+    if (l_datum(l) == D_HUBER)
+      slope = b_select(b, b_le(b, d, low), low, b_select(b, b_ge(b, d, k), k, d));
+    else
+      slope = b_select(b, b_lt(b, b_abs(b, d), k), b_div(b, d, k), sign);
   }
   ret(l, b_cast(b, b_mul(b, slope, seed(l, 0, d, l_int(l, 3))), dt));
 }
 
-/* --- of a probability ------------------------------------------------------------------------------------------------------- */
+/* --- of a probability
+ * ------------------------------------------------------------------------------------------------------- */
 
 static void check_unit(L *l, Val x, const char *what) {
   B *b = l_b(l);
@@ -81,7 +93,8 @@ static void bce(L *l) {
   same_size(l, "binary_cross_entropy", x, t);
   check_unit(l, x, "all elements of input should be between 0 and 1");
   check_unit(l, t, "all elements of target should be between 0 and 1");
-  Val no = b_mul(b, b_sub(b, t, one), b_maximum(b, b_log1p(b, b_neg(b, x)), floor)), yes = b_mul(b, t, b_maximum(b, b_log(b, x), floor));
+  Val no = b_mul(b, b_sub(b, t, one), b_maximum(b, b_log1p(b, b_neg(b, x)), floor)),
+      yes = b_mul(b, t, b_maximum(b, b_log(b, x), floor));
   Val v = b_sub(b, no, yes);
   if (l_has(l, 2)) v = b_mul(b, v, wide(l, 2, acc));
   ret(l, reduced(b, v, l_int(l, 3), dt));
@@ -104,7 +117,8 @@ static void bce_logits(L *l) {
   tpu_dtype dt = l_result_type2(l, 0, 1), acc = dt_acc(dt);
   Val x = wide(l, 0, acc), t = wide(l, 1, acc), zero = b_const(b, acc, 0), one = b_const(b, acc, 1);
   same_size(l, "binary_cross_entropy_with_logits", x, t);
-  Val soft = b_add(b, b_log1p(b, b_exp(b, b_neg(b, b_abs(b, x)))), b_maximum(b, b_neg(b, x), zero)); /* -log sigmoid(x) */
+  Val soft = b_add(b, b_log1p(b, b_exp(b, b_neg(b, b_abs(b, x)))),
+                   b_maximum(b, b_neg(b, x), zero)); /* -log sigmoid(x) */
   if (l_has(l, 3)) soft = b_mul(b, soft, b_add(b, b_mul(b, b_sub(b, wide(l, 3, acc), one), t), one));
   Val v = b_add(b, b_mul(b, b_sub(b, one, t), x), soft);
   if (l_has(l, 2)) v = b_mul(b, v, wide(l, 2, acc));
@@ -128,7 +142,8 @@ static void soft_margin_backward(L *l) {
   ret(l, b_cast(b, b_mul(b, v, seed(l, 0, v, l_int(l, 3))), dt));
 }
 
-/* --- negative log likelihood --------------------------------------------------------------------------------------------------- */
+/* --- negative log likelihood
+ * --------------------------------------------------------------------------------------------------- */
 
 /* x [N, C, ...] or [C], target without the classes. */
 typedef struct nll {
@@ -145,7 +160,8 @@ static bool read_nll(L *l, int i, bool image, nll *n) {
   tpu_dtype acc = dt_acc(b_dtype(b, x)), tdt = b_dtype(b, t);
   if (image && (xs->rank != 4 || ts->rank != 3))
     l_fail(l, TPU_RUNTIME, "only batches of spatial %s supported (3D tensors) but got %s of dimension: %d",
-           ts->rank != 3 ? "targets" : "inputs", ts->rank != 3 ? "targets" : "inputs", ts->rank != 3 ? ts->rank : xs->rank);
+           ts->rank != 3 ? "targets" : "inputs", ts->rank != 3 ? "targets" : "inputs",
+           ts->rank != 3 ? ts->rank : xs->rank);
   if (!image && (xs->rank < 1 || xs->rank > 2)) l_fail(l, TPU_RUNTIME, "input tensor should be 1D or 2D");
   if (!image && ts->rank > 1)
     l_fail(l, TPU_RUNTIME, "0D or 1D target tensor expected, multi-target not supported");
@@ -174,7 +190,9 @@ static bool read_nll(L *l, int i, bool image, nll *n) {
   if (l_has(l, i + 2)) {
     Val w = l_tensor(l, i + 2);
     if (b_rank(b, w) != 1 || b_dim_static(b, w, 0) != classes)
-      l_fail(l, TPU_RUNTIME, "weight tensor should be defined either for all %lld classes or no classes but got weight tensor of shape: [%lld]",
+      l_fail(l, TPU_RUNTIME,
+             "weight tensor should be defined either for all %lld classes or no classes but got weight "
+             "tensor of shape: [%lld]",
              (long long)classes, (long long)(b_rank(b, w) ? b_shape(b, w)->d[0].n : 1));
     n->weight = b_take(b, b_cast(b, w, acc), n->target, 0);
   }
@@ -216,12 +234,15 @@ static void nll_loss_backward(L *l) {
   if (b_rank(b, g) == 1 && b_rank(b, n.target) == 0) g = b_squeeze(b, g, 0);
   Val v = b_neg(b, b_mul(b, g, n.weight));
   v = b_select(b, n.counts, v, b_const(b, acc, 0));
-  Val class = b_iota(b, DT_I64, b_shape(b, n.x), n.axis), hit = b_eq(b, class, b_cast(b, b_unsqueeze(b, n.target, n.axis), DT_I64));
-  v = b_select(b, hit, b_unsqueeze(b, b_broadcast_to(b, v, b_shape(b, n.target)), n.axis), b_const(b, acc, 0));
+  Val class = b_iota(b, DT_I64, b_shape(b, n.x), n.axis),
+      hit = b_eq(b, class, b_cast(b, b_unsqueeze(b, n.target, n.axis), DT_I64));
+  v = b_select(b, hit, b_unsqueeze(b, b_broadcast_to(b, v, b_shape(b, n.target)), n.axis),
+               b_const(b, acc, 0));
   ret(l, b_cast(b, v, dt));
 }
 
-/* --- margins over classes ----------------------------------------------------------------------------------------------------- */
+/* --- margins over classes
+ * ----------------------------------------------------------------------------------------------------- */
 
 /* x as [N, C]; *one: it was [C] (or a number). */
 static Val rows_of(B *b, Val x, bool *one) {
@@ -231,7 +252,8 @@ static Val rows_of(B *b, Val x, bool *one) {
 }
 
 typedef struct margins {
-  Val x, hit, z, weight; /* [N, C] values, where the target is, max(0, margin - x[target] + x) elsewhere; [N, 1] weights */
+  Val x, hit, z, weight; /* [N, C] values, where the target is, max(0, margin - x[target] + x) elsewhere; [N,
+                            1] weights */
   bool one, squared;
   int64_t classes;
 } margins;
@@ -242,15 +264,20 @@ static bool read_margins(L *l, int i, margins *m) {
   Val x = l_tensor(l, i), t = l_tensor(l, i + 1);
   tpu_dtype acc = dt_acc(b_dtype(b, x));
   if (b_rank(b, x) > 2 || b_rank(b, t) > 1)
-    l_fail(l, TPU_RUNTIME, "Expected non-empty vector or matrix with optional 0-dim batch size, but got: %d dims", b_rank(b, x));
-  if (!l_scalar_is(l, i + 2, 1) && !l_scalar_is(l, i + 2, 2)) l_fail(l, TPU_RUNTIME, "only p == 1 and p == 2 supported");
+    l_fail(l, TPU_RUNTIME,
+           "Expected non-empty vector or matrix with optional 0-dim batch size, but got: %d dims",
+           b_rank(b, x));
+  if (!l_scalar_is(l, i + 2, 1) && !l_scalar_is(l, i + 2, 2))
+    l_fail(l, TPU_RUNTIME, "only p == 1 and p == 2 supported");
   if (!b_ok(b)) return false;
   m->squared = l_scalar_is(l, i + 2, 2);
   m->x = rows_of(b, b_cast(b, x, acc), &m->one);
   if (b_rank(b, t) == 0) t = b_unsqueeze(b, t, 0);
   m->classes = b_dim_static(b, m->x, 1);
   int64_t n = b_dim_static(b, m->x, 0), have = b_dim_static(b, t, 0);
-  if (n != have) l_fail(l, TPU_RUNTIME, "inconsistent target size, expected %lld but got %lld", (long long)n, (long long)have);
+  if (n != have)
+    l_fail(l, TPU_RUNTIME, "inconsistent target size, expected %lld but got %lld", (long long)n,
+           (long long)have);
   t = ix_ready(l, t, m->x, 1, IX_EXACT, TPU_RUNTIME, "target out of range");
   if (!b_ok(b)) return false;
   m->weight = l_has(l, i + 4) ? b_unsqueeze(b, b_take(b, wide(l, i + 4, acc), t, 0), 1) : b_const(b, acc, 1);
@@ -280,7 +307,8 @@ static void multi_margin_backward(L *l) {
   margins m;
   if (!read_margins(l, 1, &m)) return;
   Val x = l_tensor(l, 1), zero = b_like(b, m.z, 0), g = wide(l, 0, b_dtype(b, m.x));
-  Val h = m.squared ? b_mul(b, m.z, b_like(b, m.z, 2)) : b_select(b, b_gt(b, m.z, zero), b_like(b, m.z, 1), zero);
+  Val h =
+      m.squared ? b_mul(b, m.z, b_like(b, m.z, 2)) : b_select(b, b_gt(b, m.z, zero), b_like(b, m.z, 1), zero);
   h = b_div(b, b_mul(b, h, m.weight), b_like(b, h, (double)m.classes));
   h = b_select(b, m.hit, b_neg(b, b_sum(b, h, 2, true)), h);
   if (l_int(l, 6) == MEAN) g = b_div(b, g, b_size(b, m.x, 0, b_dtype(b, g)));
@@ -290,7 +318,8 @@ static void multi_margin_backward(L *l) {
 
 /* Multi-label: the targets of a row are its entries before the first negative one. */
 typedef struct labels {
-  Val z;         /* [N, C (label j), C (class c)]: max(0, 1 - x[t_j] + x[c]), 0 where j is no label or c is a target */
+  Val z; /* [N, C (label j), C (class c)]: max(0, 1 - x[t_j] + x[c]), 0 where j is no label or c is a target
+          */
   Val is_target; /* [N, C] i1 */
   Val onehot;    /* [N, j, c] i1: label j names class c */
   bool one;
@@ -308,7 +337,8 @@ static bool read_labels(L *l, int i, labels *m) {
   t = rows_of(b, b_cast(b, t, DT_I64), &unused);
   m->classes = b_dim_static(b, x, 1);
   Val none = b_const_i(b, DT_I64, 0);
-  Val label = b_eq(b, b_cumulative(b, RED_SUM, b_cast(b, b_lt(b, t, none), DT_I32), 1, false), b_const_i(b, DT_I32, 0));
+  Val label = b_eq(b, b_cumulative(b, RED_SUM, b_cast(b, b_lt(b, t, none), DT_I32), 1, false),
+                   b_const_i(b, DT_I32, 0));
   b_check(b, b_lt(b, t, b_const_i(b, DT_I64, m->classes)), TPU_RUNTIME, "argument #3 is out of range");
   shape s = *b_shape(b, x);
   s.rank = 3;
@@ -350,24 +380,23 @@ static void multilabel_margin_backward(L *l) {
   ret(l, b_cast(b, b_reshape(b, b_mul(b, v, g), b_shape(b, x)), b_dtype(b, x)));
 }
 
-const tpu_row rows_loss[] = {
-  {"mse_loss", difference, D_MSE, ROW_MASK},
-  {"smooth_l1_loss", difference, D_SMOOTH, ROW_MASK},
-  {"huber_loss", difference, D_HUBER, ROW_MASK},
-  {"mse_loss_backward", difference_backward, D_MSE, ROW_MASK},
-  {"smooth_l1_loss_backward", difference_backward, D_SMOOTH, ROW_MASK},
-  {"huber_loss_backward", difference_backward, D_HUBER, ROW_MASK},
-  {"binary_cross_entropy", bce, 0, ROW_NONE},
-  {"binary_cross_entropy_backward", bce_backward, 0, ROW_MASK},
-  {"binary_cross_entropy_with_logits", bce_logits, 0, ROW_MASK},
-  {"soft_margin_loss", soft_margin, 0, ROW_MASK},
-  {"soft_margin_loss_backward", soft_margin_backward, 0, ROW_MASK},
-  {"nll_loss_forward", nll_loss, 0, ROW_MASK},
-  {"nll_loss_backward", nll_loss_backward, 0, ROW_MASK},
-  {"nll_loss2d_forward", nll_loss, 1, ROW_MASK},
-  {"nll_loss2d_backward", nll_loss_backward, 1, ROW_MASK},
-  {"multi_margin_loss", multi_margin, 0, ROW_SPECIAL},
-  {"multi_margin_loss_backward", multi_margin_backward, 0, ROW_SPECIAL},
-  {"multilabel_margin_loss_forward", multilabel_margin, 0, ROW_NONE},
-  {"multilabel_margin_loss_backward", multilabel_margin_backward, 0, ROW_NONE},
-  {0}};
+const tpu_row rows_loss[] = {{"mse_loss", difference, D_MSE, ROW_MASK},
+                             {"smooth_l1_loss", difference, D_SMOOTH, ROW_MASK},
+                             {"huber_loss", difference, D_HUBER, ROW_MASK},
+                             {"mse_loss_backward", difference_backward, D_MSE, ROW_MASK},
+                             {"smooth_l1_loss_backward", difference_backward, D_SMOOTH, ROW_MASK},
+                             {"huber_loss_backward", difference_backward, D_HUBER, ROW_MASK},
+                             {"binary_cross_entropy", bce, 0, ROW_NONE},
+                             {"binary_cross_entropy_backward", bce_backward, 0, ROW_MASK},
+                             {"binary_cross_entropy_with_logits", bce_logits, 0, ROW_MASK},
+                             {"soft_margin_loss", soft_margin, 0, ROW_MASK},
+                             {"soft_margin_loss_backward", soft_margin_backward, 0, ROW_MASK},
+                             {"nll_loss_forward", nll_loss, 0, ROW_MASK},
+                             {"nll_loss_backward", nll_loss_backward, 0, ROW_MASK},
+                             {"nll_loss2d_forward", nll_loss, 1, ROW_MASK},
+                             {"nll_loss2d_backward", nll_loss_backward, 1, ROW_MASK},
+                             {"multi_margin_loss", multi_margin, 0, ROW_SPECIAL},
+                             {"multi_margin_loss_backward", multi_margin_backward, 0, ROW_SPECIAL},
+                             {"multilabel_margin_loss_forward", multilabel_margin, 0, ROW_NONE},
+                             {"multilabel_margin_loss_backward", multilabel_margin_backward, 0, ROW_NONE},
+                             {0}};

@@ -64,6 +64,7 @@ Val l_item(L *l, int i, int k);       /* of a tensor list */
 bool l_is_tensor(const L *l, int i);
 bool l_is_wrapped(const L *l, int i); /* a Python number in tensor's clothes */
 bool l_is_host(const L *l, int i);    /* came as a 0-dim CPU tensor */
+bool l_is_contiguous(const L *l, int i); /* by its strides: for the few results that autograd formulas make depend on it */
 int64_t l_int(L *l, int i);
 int64_t l_int_or(L *l, int i, int64_t absent);
 double l_double(L *l, int i);         /* structural */

@@ -1,8 +1,18 @@
-/* Products of matrices and vectors. Everything is one dot_general; what is added to it is added in the accumulation dtype and the sum
- * rounded once. beta = 0 and alpha = 1 are structure and cost nothing. */
+/* Products of matrices and vectors. Everything is one dot_general; what is added to it is added in the
+ * accumulation dtype and the sum rounded once. beta = 0 and alpha = 1 are structure and cost nothing. */
 #include "lower/lower.h"
 
-enum { P_MM, P_BMM, P_MV, P_DOT, P_VDOT, P_OUTER, P_SUM_BMM, P_KIND = 15, P_DTYPE = 16 /* an out_dtype argument stands before beta */ };
+enum {
+  P_MM,
+  P_BMM,
+  P_MV,
+  P_DOT,
+  P_VDOT,
+  P_OUTER,
+  P_SUM_BMM,
+  P_KIND = 15,
+  P_DTYPE = 16 /* an out_dtype argument stands before beta */
+};
 
 /* The way PyTorch writes a dtype in the messages of the matrix products. */
 static const char *type_word(tpu_dtype dt) {
@@ -24,15 +34,19 @@ static const char *type_word(tpu_dtype dt) {
 }
 
 /* Static dims of different sizes; generic ones are the builder's. */
-static bool differ(ir_dim p, ir_dim q) { return !p.sym && !q.sym && p.n != q.n; }
+static bool differ(ir_dim p, ir_dim q) {
+  return !p.sym && !q.sym && p.n != q.n;
+}
 
 static void check_mm(L *l, const shape *x, const shape *y, bool added) {
   if (x->rank != 2 && !added) l_fail(l, TPU_RUNTIME, "self must be a matrix");
   if (x->rank != 2) l_fail(l, TPU_RUNTIME, "mat1 must be a matrix, got %d-D tensor", x->rank);
-  if (y->rank != 2) l_fail(l, TPU_RUNTIME, added ? "mat2 must be a matrix, got %d-D tensor" : "mat2 must be a matrix", y->rank);
+  if (y->rank != 2)
+    l_fail(l, TPU_RUNTIME, added ? "mat2 must be a matrix, got %d-D tensor" : "mat2 must be a matrix",
+           y->rank);
   if (b_ok(l_b(l)) && differ(x->d[1], y->d[0]))
-    l_fail(l, TPU_RUNTIME, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)", (long long)x->d[0].n,
-           (long long)x->d[1].n, (long long)y->d[0].n, (long long)y->d[1].n);
+    l_fail(l, TPU_RUNTIME, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)",
+           (long long)x->d[0].n, (long long)x->d[1].n, (long long)y->d[0].n, (long long)y->d[1].n);
 }
 
 static void check_bmm(L *l, const shape *x, const shape *y, bool summed) {
@@ -40,30 +54,39 @@ static void check_bmm(L *l, const shape *x, const shape *y, bool summed) {
   if (y->rank != 3) l_fail(l, TPU_RUNTIME, "batch2 must be a 3D tensor");
   if (!b_ok(l_b(l)) || (!differ(x->d[0], y->d[0]) && !differ(x->d[2], y->d[1]))) return;
   if (!summed)
-    l_fail(l, TPU_RUNTIME, "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] but got: [%lld, %lld].",
-           (long long)x->d[0].n, (long long)x->d[2].n, (long long)y->d[0].n, (long long)y->d[1].n);
+    l_fail(
+        l, TPU_RUNTIME,
+        "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] but got: [%lld, %lld].",
+        (long long)x->d[0].n, (long long)x->d[2].n, (long long)y->d[0].n, (long long)y->d[1].n);
   if (differ(x->d[0], y->d[0]))
-    l_fail(l, TPU_RUNTIME, "batch1 and batch2 must have same number of batches, got %lld and %lld", (long long)x->d[0].n, (long long)y->d[0].n);
-  l_fail(l, TPU_RUNTIME, "Incompatible matrix sizes for bmm (%lldx%lld and %lldx%lld)", (long long)x->d[1].n, (long long)x->d[2].n,
-         (long long)y->d[1].n, (long long)y->d[2].n);
+    l_fail(l, TPU_RUNTIME, "batch1 and batch2 must have same number of batches, got %lld and %lld",
+           (long long)x->d[0].n, (long long)y->d[0].n);
+  l_fail(l, TPU_RUNTIME, "Incompatible matrix sizes for bmm (%lldx%lld and %lldx%lld)", (long long)x->d[1].n,
+         (long long)x->d[2].n, (long long)y->d[1].n, (long long)y->d[2].n);
 }
 
 /* What is added counts as a vector here: 1 when there is none, as in torch. */
 static void check_mv(L *l, const shape *x, const shape *y, const shape *added) {
   if (x->rank != 2 || y->rank != 1 || (added && added->rank > 1))
-    l_fail(l, TPU_RUNTIME, "vector + matrix @ vector expected, got %d, %d, %d", added ? added->rank : 1, x->rank, y->rank);
+    l_fail(l, TPU_RUNTIME, "vector + matrix @ vector expected, got %d, %d, %d", added ? added->rank : 1,
+           x->rank, y->rank);
   if (!b_ok(l_b(l))) return;
   bool bad = added && added->rank == 1 && added->d[0].n != 1 && differ(added->d[0], x->d[0]);
   if (bad || differ(x->d[1], y->d[0]))
     l_fail(l, TPU_RUNTIME, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)",
-           (long long)(added && added->rank ? added->d[0].n : x->d[0].n), (long long)x->d[0].n, (long long)x->d[1].n, (long long)y->d[0].n);
+           (long long)(added && added->rank ? added->d[0].n : x->d[0].n), (long long)x->d[0].n,
+           (long long)x->d[1].n, (long long)y->d[0].n);
 }
 
 static void check_dot(L *l, const shape *x, const shape *y) {
-  if (x->rank != 1 || y->rank != 1) l_fail(l, TPU_RUNTIME, "1D tensors expected, but got %dD and %dD tensors", x->rank, y->rank);
+  if (x->rank != 1 || y->rank != 1)
+    l_fail(l, TPU_RUNTIME, "1D tensors expected, but got %dD and %dD tensors", x->rank, y->rank);
   if (b_ok(l_b(l)) && differ(x->d[0], y->d[0]))
-    l_fail(l, TPU_RUNTIME, "inconsistent tensor size, expected tensor [%lld] and src [%lld] to have the same number of elements, but got "
-           "%lld and %lld elements respectively", (long long)x->d[0].n, (long long)y->d[0].n, (long long)x->d[0].n, (long long)y->d[0].n);
+    l_fail(l, TPU_RUNTIME,
+           "inconsistent tensor size, expected tensor [%lld] and src [%lld] to have the same number of "
+           "elements, but got "
+           "%lld and %lld elements respectively",
+           (long long)x->d[0].n, (long long)y->d[0].n, (long long)x->d[0].n, (long long)y->d[0].n);
 }
 
 static void check_outer(L *l, const shape *x, const shape *y) {
@@ -80,7 +103,8 @@ static Val product(L *l, Val x, Val y, tpu_dtype out, const shape *added) {
   tpu_dtype dt = b_dtype(b, x);
   switch (kind) {
   case P_MM: check_mm(l, xs, ys, added); break;
-  case P_BMM: case P_SUM_BMM: check_bmm(l, xs, ys, kind == P_SUM_BMM); break;
+  case P_BMM:
+  case P_SUM_BMM: check_bmm(l, xs, ys, kind == P_SUM_BMM); break;
   case P_MV: check_mv(l, xs, ys, added); break;
   case P_OUTER: check_outer(l, xs, ys); break;
   default: check_dot(l, xs, ys);
@@ -88,22 +112,28 @@ static Val product(L *l, Val x, Val y, tpu_dtype out, const shape *added) {
   if (!b_ok(b)) return BAD;
   if (dt != b_dtype(b, y)) {
     bool lone = kind == P_DOT || kind == P_VDOT;
-    const char *form = lone ? "dot : expected both vectors to have same dtype, but found %s and %s" :
-                       kind == P_MM ? "expected m1 and m2 to have the same dtype, but got: %s != %s" :
-                       "expected scalar type %s but found %s";
+    const char *form = lone           ? "dot : expected both vectors to have same dtype, but found %s and %s"
+                       : kind == P_MM ? "expected m1 and m2 to have the same dtype, but got: %s != %s"
+                                      : "expected scalar type %s but found %s";
     bool words = kind == P_MM;
     l_fail(l, TPU_RUNTIME, form, words ? type_word(dt) : tpu_dtype_torch_name(dt),
            words ? type_word(b_dtype(b, y)) : tpu_dtype_torch_name(b_dtype(b, y)));
     return BAD;
   }
-  if (kind == P_OUTER) return b_mul(b, b_unsqueeze(b, b_cast(b, x, out), 1), b_unsqueeze(b, b_cast(b, y, out), 0));
+  if (kind == P_OUTER)
+    return b_mul(b, b_unsqueeze(b, b_cast(b, x, out), 1), b_unsqueeze(b, b_cast(b, y, out), 0));
   if (kind == P_VDOT) x = b_conj(b, x);
-  if (kind == P_SUM_BMM) return b_cast(b, b_dot_general(b, b_cast(b, x, out), b_cast(b, y, out), 2, (int[]){0, 2}, (int[]){0, 1}, 0, NULL, NULL), out);
+  if (kind == P_SUM_BMM)
+    return b_cast(b,
+                  b_dot_general(b, b_cast(b, x, out), b_cast(b, y, out), 2, (int[]){0, 2}, (int[]){0, 1}, 0,
+                                NULL, NULL),
+                  out);
   return b_matmul_acc(b, x, y, out);
 }
 
 static void not_bool(L *l, const char *kernel, Val x) {
-  if (b_dtype(l_b(l), x) == DT_BOOL) l_fail(l, TPU_NOT_IMPLEMENTED, "\"%s\" not implemented for 'Bool'", kernel);
+  if (b_dtype(l_b(l), x) == DT_BOOL)
+    l_fail(l, TPU_NOT_IMPLEMENTED, "\"%s\" not implemented for 'Bool'", kernel);
 }
 
 /* mm, bmm, mv, dot, vdot; with P_DTYPE argument 2 is the dtype of the result. */
@@ -121,7 +151,9 @@ static Val spread(L *l, Val self, Val v) {
   for (int i = 0; i < s->rank && i < to->rank; i++) {
     ir_dim p = s->d[s->rank - 1 - i], q = to->d[to->rank - 1 - i];
     if (differ(p, q) && p.n != 1)
-      l_fail(l, TPU_RUNTIME, "The expanded size of the tensor (%lld) must match the existing size (%lld) at non-singleton dimension %d.",
+      l_fail(l, TPU_RUNTIME,
+             "The expanded size of the tensor (%lld) must match the existing size (%lld) at non-singleton "
+             "dimension %d.",
              (long long)q.n, (long long)p.n, to->rank - 1 - i);
   }
   return b_broadcast_to(b, self, to);
@@ -143,7 +175,8 @@ static void add_product(L *l) {
   } else {
     not_bool(l, "addmm_impl_cpu_", self);
     if (!typed && b_ok(b) && b_dtype(b, x) == b_dtype(b, y) && dt != b_dtype(b, x))
-      l_fail(l, TPU_RUNTIME, "self and mat2 must have the same dtype, but got %s and %s", tpu_dtype_torch_name(dt), tpu_dtype_torch_name(b_dtype(b, y)));
+      l_fail(l, TPU_RUNTIME, "self and mat2 must have the same dtype, but got %s and %s",
+             tpu_dtype_torch_name(dt), tpu_dtype_torch_name(b_dtype(b, y)));
   }
   Val v = product(l, x, y, acc, b_shape(b, self));
   if (!b_ok(b)) return;
@@ -164,7 +197,8 @@ static void add_product_activated(L *l) {
   Val v = product(l, x, y, acc, b_shape(b, self));
   if (!b_ok(b)) return;
   v = b_mul(b, v, l_scalar(l, 4, acc));
-  if (!l_scalar_is(l, 3, 0)) v = b_add(b, v, b_mul(b, b_cast(b, spread(l, self, v), acc), l_scalar(l, 3, acc)));
+  if (!l_scalar_is(l, 3, 0))
+    v = b_add(b, v, b_mul(b, b_cast(b, spread(l, self, v), acc), l_scalar(l, 3, acc)));
   if (l_bool(l, 5)) { /* the tanh form */
     Val cube = b_mul(b, b_mul(b, b_mul(b, v, v), v), b_like(b, v, 0.044715));
     Val t = b_tanh(b, b_mul(b, b_add(b, v, cube), b_like(b, v, 0.7978845608028654)));
@@ -178,7 +212,9 @@ static void add_product_activated(L *l) {
 static void int_mm(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0), y = l_tensor(l, 1);
-  if (b_dtype(b, x) != DT_I8) l_fail(l, TPU_RUNTIME, "Expected self dtype to be of type int8 but got %s", tpu_dtype_torch_name(b_dtype(b, x)));
+  if (b_dtype(b, x) != DT_I8)
+    l_fail(l, TPU_RUNTIME, "Expected self dtype to be of type int8 but got %s",
+           tpu_dtype_torch_name(b_dtype(b, x)));
   ret(l, product(l, x, y, DT_I32, NULL));
 }
 
@@ -191,14 +227,16 @@ static void int8_weight(L *l) {
   ret(l, b_cast(b, b_mul(b, v, b_cast(b, l_tensor(l, 2), acc)), dt));
 }
 
-/* _scaled_mm(self, mat2, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum): scales are scalars, rows [M, 1] or columns [1, N]. */
+/* _scaled_mm(self, mat2, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum): scales are
+ * scalars, rows [M, 1] or columns [1, N]. */
 static void scaled_mm(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0), y = l_tensor(l, 1);
   tpu_dtype dt = l_has(l, 6) ? l_dtype(l, 6) : b_dtype(b, x);
   for (int i = 2; i < 4; i++) {
     int rank = b_rank(b, l_tensor(l, i));
-    if (rank != 0 && rank != 2 && b_numel_static(b, l_tensor(l, i)) != 1) l_decline(l, "_scaled_mm with blockwise scales");
+    if (rank != 0 && rank != 2 && b_numel_static(b, l_tensor(l, i)) != 1)
+      l_decline(l, "_scaled_mm with blockwise scales");
   }
   Val v = b_matmul_acc(b, b_cast(b, x, DT_F32), b_cast(b, y, DT_F32), DT_F32);
   Val scale = b_mul(b, l_tensor_as(l, 2, DT_F32), l_tensor_as(l, 3, DT_F32));
@@ -208,23 +246,22 @@ static void scaled_mm(L *l) {
   ret(l, b_cast(b, v, dt));
 }
 
-const tpu_row rows_matmul[] = {
-  {"mm", multiply, P_MM, ROW_MASK},
-  {"bmm", multiply, P_BMM, ROW_MASK},
-  {"mv", multiply, P_MV, ROW_MASK},
-  {"dot", multiply, P_DOT, ROW_MASK},
-  {"vdot", multiply, P_VDOT, ROW_MASK},
-  {"mm.dtype", multiply, P_MM | P_DTYPE, ROW_MASK},
-  {"bmm.dtype", multiply, P_BMM | P_DTYPE, ROW_MASK},
-  {"addmm", add_product, P_MM, ROW_MASK},
-  {"addmv", add_product, P_MV, ROW_MASK},
-  {"baddbmm", add_product, P_BMM, ROW_MASK},
-  {"addbmm", add_product, P_SUM_BMM, ROW_MASK},
-  {"addr", add_product, P_OUTER, ROW_MASK},
-  {"addmm.dtype", add_product, P_MM | P_DTYPE, ROW_MASK},
-  {"baddbmm.dtype", add_product, P_BMM | P_DTYPE, ROW_MASK},
-  {"_addmm_activation", add_product_activated, P_MM, ROW_MASK},
-  {"_int_mm", int_mm, P_MM, ROW_MASK},
-  {"_weight_int8pack_mm", int8_weight, 0, ROW_MASK},
-  {"_scaled_mm", scaled_mm, 0, ROW_MASK},
-  {0}};
+const tpu_row rows_matmul[] = {{"mm", multiply, P_MM, ROW_MASK},
+                               {"bmm", multiply, P_BMM, ROW_MASK},
+                               {"mv", multiply, P_MV, ROW_MASK},
+                               {"dot", multiply, P_DOT, ROW_MASK},
+                               {"vdot", multiply, P_VDOT, ROW_MASK},
+                               {"mm.dtype", multiply, P_MM | P_DTYPE, ROW_MASK},
+                               {"bmm.dtype", multiply, P_BMM | P_DTYPE, ROW_MASK},
+                               {"addmm", add_product, P_MM, ROW_MASK},
+                               {"addmv", add_product, P_MV, ROW_MASK},
+                               {"baddbmm", add_product, P_BMM, ROW_MASK},
+                               {"addbmm", add_product, P_SUM_BMM, ROW_MASK},
+                               {"addr", add_product, P_OUTER, ROW_MASK},
+                               {"addmm.dtype", add_product, P_MM | P_DTYPE, ROW_MASK},
+                               {"baddbmm.dtype", add_product, P_BMM | P_DTYPE, ROW_MASK},
+                               {"_addmm_activation", add_product_activated, P_MM, ROW_MASK},
+                               {"_int_mm", int_mm, P_MM, ROW_MASK},
+                               {"_weight_int8pack_mm", int8_weight, 0, ROW_MASK},
+                               {"_scaled_mm", scaled_mm, 0, ROW_MASK},
+                               {0}};

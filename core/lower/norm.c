@@ -1,10 +1,12 @@
-/* Normalisations: batch, layer, group, RMS, weight. Everything is computed in the accumulation dtype (f32 for 16-bit floats) and rounded
- * once; saved statistics stay in it. */
+/* Normalisations: batch, layer, group, RMS, weight. Everything is computed in the accumulation dtype (f32 for
+ * 16-bit floats) and rounded once; saved statistics stay in it. */
 #include <stdio.h>
 
 #include "lower/lower.h"
 
-static Val wide(L *l, int i, tpu_dtype acc) { return l_has(l, i) ? b_cast(l_b(l), l_tensor(l, i), acc) : BAD; }
+static Val wide(L *l, int i, tpu_dtype acc) {
+  return l_has(l, i) ? b_cast(l_b(l), l_tensor(l, i), acc) : BAD;
+}
 
 /* A [C] vector under x, whose channels are axis 1. */
 static Val channels(B *b, Val v, int rank) {
@@ -17,14 +19,18 @@ static Val scale_shift(B *b, Val x, Val w, Val bias) {
   return bias != BAD ? b_add(b, x, bias) : x;
 }
 
-static Val square(B *b, Val x) { return b_mul(b, x, x); }
+static Val square(B *b, Val x) {
+  return b_mul(b, x, x);
+}
 
 static Val empty(B *b, tpu_dtype dt) {
   shape none = shape_of(1, (int64_t[]){0});
   return b_zeros(b, dt, &none);
 }
 
-/* --- batch ------------------------------------------------------------------------------------------------------------ */
+/* --- batch
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 /* Where the arguments of a batch norm stand; -1 where it has none. */
 typedef struct places {
@@ -33,11 +39,15 @@ typedef struct places {
 
 enum { BN_NATIVE, BN_NO_STATS, BN_INFERENCE, BN_UPDATE, BN_STATS };
 
-static const places bn_places[] = {
-  [BN_NATIVE] = {3, 5, 6, 7}, [BN_NO_STATS] = {-1, 3, 4, 5}, [BN_INFERENCE] = {3, -1, 5, 6},
-  [BN_UPDATE] = {3, -1, 5, 6}, [BN_STATS] = {1, -1, 3, -1}};
+static const places bn_places[] = {[BN_NATIVE] = {3, 5, 6, 7},
+                                   [BN_NO_STATS] = {-1, 3, 4, 5},
+                                   [BN_INFERENCE] = {3, -1, 5, 6},
+                                   [BN_UPDATE] = {3, -1, 5, 6},
+                                   [BN_STATS] = {1, -1, 3, -1}};
 
-static uint32_t all_but_channels(B *b, Val x) { return axes_all(b_rank(b, x)) & ~2u; }
+static uint32_t all_but_channels(B *b, Val x) {
+  return axes_all(b_rank(b, x)) & ~2u;
+}
 
 /* Mean and biased variance over everything but the channels; of no elements: NaN. */
 static void moments(B *b, Val x, Val *mean, Val *var) {
@@ -63,7 +73,8 @@ static void update_running(L *l, const places *at, Val x, Val mean, Val var) {
   Val n = b_count(b, x, all_but_channels(b, x), acc);
   Val unbiased = b_mul(b, var, b_div(b, n, b_sub(b, n, b_like(b, n, 1))));
   if (l_has(l, at->running)) l_write(l, at->running, 0, blend(l, at->running, mean, momentum));
-  if (l_has(l, at->running + 1)) l_write(l, at->running + 1, 0, blend(l, at->running + 1, unbiased, momentum));
+  if (l_has(l, at->running + 1))
+    l_write(l, at->running + 1, 0, blend(l, at->running + 1, unbiased, momentum));
 }
 
 static void batch_norm(L *l) {
@@ -73,11 +84,13 @@ static void batch_norm(L *l) {
   Val x = l_tensor(l, 0);
   tpu_dtype dt = b_dtype(b, x), acc = dt_acc(dt);
   int rank = b_rank(b, x);
-  if (rank < 2) l_fail(l, TPU_RUNTIME, "batch_norm: expected an input of at least 2 dimensions, got %d", rank);
+  if (rank < 2)
+    l_fail(l, TPU_RUNTIME, "batch_norm: expected an input of at least 2 dimensions, got %d", rank);
   if (!b_ok(b)) return;
   bool training = form == BN_UPDATE || (at->training >= 0 && l_bool(l, at->training)), saves = training;
   bool stats = at->running >= 0 && l_has(l, at->running);
-  if (!training && !stats) l_fail(l, TPU_RUNTIME, "running_mean and running_var must be defined in evaluation mode");
+  if (!training && !stats)
+    l_fail(l, TPU_RUNTIME, "running_mean and running_var must be defined in evaluation mode");
   Val v = b_cast(b, x, acc), mean, var, eps = l_scalar(l, at->eps, acc);
   if (training) {
     moments(b, v, &mean, &var);
@@ -88,7 +101,8 @@ static void batch_norm(L *l) {
   }
   Val invstd = b_div(b, b_like(b, var, 1), b_sqrt(b, b_add(b, var, eps)));
   Val w = wide(l, 1, acc), bias = wide(l, 2, acc);
-  v = b_mul(b, b_sub(b, v, channels(b, mean, rank)), channels(b, w == BAD ? invstd : b_mul(b, invstd, w), rank));
+  v = b_mul(b, b_sub(b, v, channels(b, mean, rank)),
+            channels(b, w == BAD ? invstd : b_mul(b, invstd, w), rank));
   ret(l, b_cast(b, scale_shift(b, v, BAD, bias == BAD ? BAD : channels(b, bias, rank)), dt));
   ret(l, saves ? mean : empty(b, acc));
   ret(l, saves ? invstd : empty(b, acc));
@@ -106,7 +120,8 @@ static void batch_norm_update_stats(L *l) {
   ret(l, var);
 }
 
-/* (grad, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask[, reserve]) */
+/* (grad, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask[,
+ * reserve]) */
 static void batch_norm_backward(L *l) {
   B *b = l_b(l);
   Val g = l_tensor(l, 0), x = l_tensor(l, 1);
@@ -133,15 +148,22 @@ static void batch_norm_backward(L *l) {
     v = b_sub(b, v, channels(b, b_div(b, sum, n), rank));
     v = b_sub(b, v, b_mul(b, centred, channels(b, slope, rank)));
   }
-  if (l_bool_item(l, 9, 0)) ret(l, b_cast(b, b_mul(b, v, channels(b, factor, rank)), dt));
-  else ret_none(l);
-  if (l_bool_item(l, 9, 1)) ret(l, b_cast(b, b_mul(b, dot, invstd), wdt));
-  else ret_none(l);
-  if (l_bool_item(l, 9, 2)) ret(l, b_cast(b, sum, wdt));
-  else ret_none(l);
+  if (l_bool_item(l, 9, 0))
+    ret(l, b_cast(b, b_mul(b, v, channels(b, factor, rank)), dt));
+  else
+    ret_none(l);
+  if (l_bool_item(l, 9, 1))
+    ret(l, b_cast(b, b_mul(b, dot, invstd), wdt));
+  else
+    ret_none(l);
+  if (l_bool_item(l, 9, 2))
+    ret(l, b_cast(b, sum, wdt));
+  else
+    ret_none(l);
 }
 
-/* --- batch, in the pieces of SyncBatchNorm ---------------------------------------------------------------------------- */
+/* --- batch, in the pieces of SyncBatchNorm
+ * ---------------------------------------------------------------------------- */
 
 static void sync_stats(L *l) { /* (input, eps) -> mean, invstd */
   B *b = l_b(l);
@@ -170,7 +192,8 @@ static void sync_gather(L *l) {
   tpu_dtype acc = dt_acc(b_dtype(b, mean));
   mean = b_cast(b, mean, acc);
   Val eps = l_scalar(l, 6, acc), one = b_const(b, acc, 1);
-  Val n = l_is_tensor(l, 7) ? b_unsqueeze(b, b_cast(b, l_tensor(l, 7), acc), 1) : b_const(b, acc, (double)l_int(l, 7));
+  Val n = l_is_tensor(l, 7) ? b_unsqueeze(b, b_cast(b, l_tensor(l, 7), acc), 1)
+                            : b_const(b, acc, (double)l_int(l, 7));
   n = b_broadcast_to(b, n, b_shape(b, mean));
   Val total = b_sum(b, n, 1, false), var = b_sub(b, b_div(b, one, square(b, wide(l, 2, acc))), eps);
   Val all = b_div(b, b_sum(b, b_mul(b, mean, n), 1, false), total);
@@ -182,7 +205,8 @@ static void sync_gather(L *l) {
   ret(l, b_rsqrt(b, b_add(b, b_div(b, v, total), eps)));
 }
 
-/* (grad, input, mean, invstd, weight, input_g, weight_g, bias_g) -> sum_dy, sum_dy_xmu, grad_weight, grad_bias */
+/* (grad, input, mean, invstd, weight, input_g, weight_g, bias_g) -> sum_dy, sum_dy_xmu, grad_weight,
+ * grad_bias */
 static void sync_backward_reduce(L *l) {
   B *b = l_b(l);
   Val g = l_tensor(l, 0), x = l_tensor(l, 1);
@@ -191,11 +215,14 @@ static void sync_backward_reduce(L *l) {
   uint32_t axes = all_but_channels(b, x);
   g = b_cast(b, g, acc);
   Val sum = b_sum(b, g, axes, false);
-  Val dot = b_sum(b, b_mul(b, g, b_sub(b, b_cast(b, x, acc), channels(b, wide(l, 2, acc), rank))), axes, false);
+  Val dot =
+      b_sum(b, b_mul(b, g, b_sub(b, b_cast(b, x, acc), channels(b, wide(l, 2, acc), rank))), axes, false);
   Val out[4] = {sum, dot, b_cast(b, b_mul(b, dot, wide(l, 3, acc)), wdt), b_cast(b, sum, wdt)};
   for (int i = 0; i < 4; i++) {
-    if (l_bool(l, i < 2 ? 5 : i + 4)) ret(l, out[i]);
-    else ret_none(l);
+    if (l_bool(l, i < 2 ? 5 : i + 4))
+      ret(l, out[i]);
+    else
+      ret_none(l);
   }
 }
 
@@ -209,17 +236,22 @@ static void sync_backward_elemt(L *l) {
   Val n = b_sum(b, count, axes_all(b_rank(b, count)), false);
   Val slope = b_div(b, b_mul(b, wide(l, 6, acc), square(b, invstd)), n);
   Val v = b_sub(b, wide(l, 0, acc), channels(b, b_div(b, wide(l, 5, acc), n), rank));
-  v = b_sub(b, v, b_mul(b, b_sub(b, b_cast(b, x, acc), channels(b, wide(l, 2, acc), rank)), channels(b, slope, rank)));
+  v = b_sub(
+      b, v,
+      b_mul(b, b_sub(b, b_cast(b, x, acc), channels(b, wide(l, 2, acc), rank)), channels(b, slope, rank)));
   ret(l, b_cast(b, b_mul(b, v, channels(b, w == BAD ? invstd : b_mul(b, invstd, w), rank)), dt));
 }
 
-/* --- layer, RMS --------------------------------------------------------------------------------------------------------- */
+/* --- layer, RMS
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 /* "2, 3" */
 static void list_words(char *out, size_t cap, const int64_t *v, int n) {
   size_t at = 0;
   out[0] = 0;
-  for (int i = 0; i < n && at < cap; i++) at += (size_t)snprintf(out + at, cap - at, "%s%lld", i ? ", " : "", (long long)v[i]);
+  for (int i = 0; i < n && at < cap; i++)
+    at += (size_t)snprintf(out + at, cap - at, "%s%lld", i ? ", " : "", (long long)v[i]);
 }
 
 /* The axes of normalized_shape (argument i): the last ones of x. */
@@ -229,15 +261,20 @@ static uint32_t normal_axes(L *l, Val x, int i) {
   const shape *s = b_shape(l_b(l), x);
   bool fits = k >= 1 && k <= rank;
   for (int j = 0; j < k && fits; j++) fits = s->d[rank - k + j].sym || s->d[rank - k + j].n == n[j];
-  if (k < 1) l_fail(l, TPU_RUNTIME, "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got "
-                    "normalized_shape = []");
+  if (k < 1)
+    l_fail(l, TPU_RUNTIME,
+           "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, "
+           "but got "
+           "normalized_shape = []");
   if (!fits) {
     char want[128], have[128];
     int64_t sizes[IR_MAX_RANK];
     for (int j = 0; j < rank; j++) sizes[j] = s->d[j].n;
     list_words(want, sizeof want, n, k);
     list_words(have, sizeof have, sizes, rank);
-    l_fail(l, TPU_RUNTIME, "Given normalized_shape=[%s], expected input with shape [*, %s], but got input of size[%s]", want, want, have);
+    l_fail(l, TPU_RUNTIME,
+           "Given normalized_shape=[%s], expected input with shape [*, %s], but got input of size[%s]", want,
+           want, have);
     return 0;
   }
   return axes_all(rank) & ~axes_all(rank - k);
@@ -277,12 +314,18 @@ static void layer_norm_backward(L *l) {
   Val rstd = wide(l, 4, acc), w = wide(l, 5, acc);
   Val normed = b_mul(b, b_sub(b, b_cast(b, x, acc), wide(l, 3, acc)), rstd);
   g = b_cast(b, g, acc);
-  if (l_bool_item(l, 7, 0)) ret(l, b_cast(b, normed_gradient(b, w == BAD ? g : b_mul(b, g, w), normed, rstd, axes, true), dt));
-  else ret_none(l);
-  if (l_bool_item(l, 7, 1) && w != BAD) ret(l, b_cast(b, b_sum(b, b_mul(b, g, normed), outer, false), b_dtype(b, l_tensor(l, 5))));
-  else ret_none(l);
-  if (l_bool_item(l, 7, 2) && l_has(l, 6)) ret(l, b_cast(b, b_sum(b, g, outer, false), b_dtype(b, l_tensor(l, 6))));
-  else ret_none(l);
+  if (l_bool_item(l, 7, 0))
+    ret(l, b_cast(b, normed_gradient(b, w == BAD ? g : b_mul(b, g, w), normed, rstd, axes, true), dt));
+  else
+    ret_none(l);
+  if (l_bool_item(l, 7, 1) && w != BAD)
+    ret(l, b_cast(b, b_sum(b, b_mul(b, g, normed), outer, false), b_dtype(b, l_tensor(l, 5))));
+  else
+    ret_none(l);
+  if (l_bool_item(l, 7, 2) && l_has(l, 6))
+    ret(l, b_cast(b, b_sum(b, g, outer, false), b_dtype(b, l_tensor(l, 6))));
+  else
+    ret_none(l);
 }
 
 /* _fused_rms_norm(input, normalized_shape, weight, eps) -> output, rstd */
@@ -309,21 +352,30 @@ static void rms_norm_backward(L *l) {
   if (!b_ok(b)) return;
   Val rstd = wide(l, 3, acc), w = wide(l, 4, acc), normed = b_mul(b, b_cast(b, x, acc), rstd);
   g = b_cast(b, g, acc);
-  if (l_bool_item(l, 5, 0)) ret(l, b_cast(b, normed_gradient(b, w == BAD ? g : b_mul(b, g, w), normed, rstd, axes, false), dt));
-  else ret_none(l);
+  if (l_bool_item(l, 5, 0))
+    ret(l, b_cast(b, normed_gradient(b, w == BAD ? g : b_mul(b, g, w), normed, rstd, axes, false), dt));
+  else
+    ret_none(l);
   if (l_bool_item(l, 5, 1) && w != BAD)
-    ret(l, b_cast(b, b_sum(b, b_mul(b, g, normed), axes_all(b_rank(b, x)) & ~axes, false), b_dtype(b, l_tensor(l, 4))));
-  else ret_none(l);
+    ret(l, b_cast(b, b_sum(b, b_mul(b, g, normed), axes_all(b_rank(b, x)) & ~axes, false),
+                  b_dtype(b, l_tensor(l, 4))));
+  else
+    ret_none(l);
 }
 
-/* --- group --------------------------------------------------------------------------------------------------------------- */
+/* --- group
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
 /* x as [N, G, C/G, spatial] */
 static Val groups_of(L *l, Val x, int sizes, int64_t g) {
   B *b = l_b(l);
   int64_t n = l_int(l, sizes), c = l_int(l, sizes + 1), hw = l_int(l, sizes + 2);
-  if (g < 1 || c % g) l_fail(l, TPU_RUNTIME, "Expected number of channels in input to be divisible by num_groups, but got input with %lld "
-                             "channels and num_groups=%lld", (long long)c, (long long)g);
+  if (g < 1 || c % g)
+    l_fail(l, TPU_RUNTIME,
+           "Expected number of channels in input to be divisible by num_groups, but got input with %lld "
+           "channels and num_groups=%lld",
+           (long long)c, (long long)g);
   return b_ok(b) ? b_reshape_to(b, x, 4, (int64_t[]){n, g, c / g, hw}) : BAD;
 }
 
@@ -342,9 +394,11 @@ static void group_norm(L *l) {
   int64_t g = l_int(l, 6), c = l_int(l, 4);
   Val v = groups_of(l, b_cast(b, x, acc), 3, g);
   if (!b_ok(b)) return;
-  Val mean = b_mean(b, v, IN_GROUP, true), centred = b_sub(b, v, mean), var = b_mean(b, square(b, centred), IN_GROUP, true);
+  Val mean = b_mean(b, v, IN_GROUP, true), centred = b_sub(b, v, mean),
+      var = b_mean(b, square(b, centred), IN_GROUP, true);
   Val rstd = b_rsqrt(b, b_add(b, var, b_like(b, var, l_double(l, 7))));
-  v = scale_shift(b, b_mul(b, centred, rstd), group_vector(b, wide(l, 1, acc), g, c), group_vector(b, wide(l, 2, acc), g, c));
+  v = scale_shift(b, b_mul(b, centred, rstd), group_vector(b, wide(l, 1, acc), g, c),
+                  group_vector(b, wide(l, 2, acc), g, c));
   ret(l, b_cast(b, b_reshape(b, v, b_shape(b, x)), dt));
   int64_t flat[2] = {l_int(l, 3), g};
   ret(l, b_reshape_to(b, mean, 2, flat));
@@ -362,16 +416,22 @@ static void group_norm_backward(L *l) {
   Val mean = b_reshape_to(b, wide(l, 2, acc), 4, four), rstd = b_reshape_to(b, wide(l, 3, acc), 4, four);
   Val w = group_vector(b, wide(l, 4, acc), grp, c), normed = b_mul(b, b_sub(b, v, mean), rstd);
   Val gx = normed_gradient(b, w == BAD ? g : b_mul(b, g, w), normed, rstd, IN_GROUP, true);
-  if (l_bool_item(l, 9, 0)) ret(l, b_cast(b, b_reshape(b, gx, b_shape(b, x)), dt));
-  else ret_none(l);
+  if (l_bool_item(l, 9, 0))
+    ret(l, b_cast(b, b_reshape(b, gx, b_shape(b, x)), dt));
+  else
+    ret_none(l);
   for (int k = 1; k < 3; k++) {
     Val s = b_sum(b, k == 1 ? b_mul(b, g, normed) : g, 1u | 8u, false);
-    if (l_bool_item(l, 9, k)) ret(l, b_cast(b, b_reshape_to(b, s, 1, &c), wdt));
-    else ret_none(l);
+    if (l_bool_item(l, 9, k))
+      ret(l, b_cast(b, b_reshape_to(b, s, 1, &c), wdt));
+    else
+      ret_none(l);
   }
 }
 
-/* --- weight --------------------------------------------------------------------------------------------------------------- */
+/* --- weight
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
 static uint32_t all_but(L *l, int i, Val v) {
   int rank = b_rank(l_b(l), v);
@@ -404,27 +464,26 @@ static void weight_norm_backward(L *l) {
 
 enum { BN = ROW_MASK | ROW_CHANNELS | ROW_FLOAT_PARAM };
 
-const tpu_row rows_norm[] = {
-  {"native_batch_norm", batch_norm, BN_NATIVE, BN},
-  {"_native_batch_norm_legit", batch_norm, BN_NATIVE, BN},
-  {"_native_batch_norm_legit.no_stats", batch_norm, BN_NO_STATS, BN},
-  {"_native_batch_norm_legit_no_training", batch_norm, BN_INFERENCE, BN},
-  {"_batch_norm_with_update", batch_norm, BN_UPDATE, BN},
-  {"batch_norm_update_stats", batch_norm_update_stats, 0, BN},
-  {"native_batch_norm_backward", batch_norm_backward, 0, BN},
-  {"batch_norm_backward", batch_norm_backward, 0, BN},
-  {"batch_norm_stats", sync_stats, 0, BN},
-  {"batch_norm_elemt", sync_elemt, 0, BN},
-  {"batch_norm_gather_stats", sync_gather, 0, ROW_FLOAT_PARAM},
-  {"batch_norm_gather_stats_with_counts", sync_gather, 0, ROW_FLOAT_PARAM},
-  {"batch_norm_backward_reduce", sync_backward_reduce, 0, BN},
-  {"batch_norm_backward_elemt", sync_backward_elemt, 0, BN},
-  {"native_layer_norm", layer_norm, 0, ROW_MASK},
-  {"native_layer_norm_backward", layer_norm_backward, 0, ROW_MASK},
-  {"_fused_rms_norm", rms_norm, 0, ROW_MASK},
-  {"_fused_rms_norm_backward", rms_norm_backward, 0, ROW_MASK},
-  {"native_group_norm", group_norm, 0, ROW_CHANNELS},
-  {"native_group_norm_backward", group_norm_backward, 0, ROW_CHANNELS},
-  {"_weight_norm_interface", weight_norm, 0, ROW_MASK},
-  {"_weight_norm_interface_backward", weight_norm_backward, 0, ROW_MASK},
-  {0}};
+const tpu_row rows_norm[] = {{"native_batch_norm", batch_norm, BN_NATIVE, BN},
+                             {"_native_batch_norm_legit", batch_norm, BN_NATIVE, BN},
+                             {"_native_batch_norm_legit.no_stats", batch_norm, BN_NO_STATS, BN},
+                             {"_native_batch_norm_legit_no_training", batch_norm, BN_INFERENCE, BN},
+                             {"_batch_norm_with_update", batch_norm, BN_UPDATE, BN},
+                             {"batch_norm_update_stats", batch_norm_update_stats, 0, BN},
+                             {"native_batch_norm_backward", batch_norm_backward, 0, BN},
+                             {"batch_norm_backward", batch_norm_backward, 0, BN},
+                             {"batch_norm_stats", sync_stats, 0, BN},
+                             {"batch_norm_elemt", sync_elemt, 0, BN},
+                             {"batch_norm_gather_stats", sync_gather, 0, ROW_FLOAT_PARAM},
+                             {"batch_norm_gather_stats_with_counts", sync_gather, 0, ROW_FLOAT_PARAM},
+                             {"batch_norm_backward_reduce", sync_backward_reduce, 0, BN},
+                             {"batch_norm_backward_elemt", sync_backward_elemt, 0, BN},
+                             {"native_layer_norm", layer_norm, 0, ROW_MASK},
+                             {"native_layer_norm_backward", layer_norm_backward, 0, ROW_MASK},
+                             {"_fused_rms_norm", rms_norm, 0, ROW_MASK},
+                             {"_fused_rms_norm_backward", rms_norm_backward, 0, ROW_MASK},
+                             {"native_group_norm", group_norm, 0, ROW_CHANNELS},
+                             {"native_group_norm_backward", group_norm_backward, 0, ROW_CHANNELS},
+                             {"_weight_norm_interface", weight_norm, 0, ROW_MASK},
+                             {"_weight_norm_interface_backward", weight_norm_backward, 0, ROW_MASK},
+                             {0}};

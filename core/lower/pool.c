@@ -1,4 +1,5 @@
-/* Pooling over the last two or three dims, batched or not. Windows are separable: an axis at a time, each a few strided slices. */
+/* Pooling over the last two or three dims, batched or not. Windows are separable: an axis at a time, each a
+ * few strided slices. */
 #include "lower/pool.h"
 
 static bool plane_empty(const pool *p) {
@@ -7,7 +8,9 @@ static bool plane_empty(const pool *p) {
   return false;
 }
 
-static int64_t pick(const int64_t *v, int n, int i, int64_t absent) { return n == 0 ? absent : v[n == 1 ? 0 : i]; }
+static int64_t pick(const int64_t *v, int n, int i, int64_t absent) {
+  return n == 0 ? absent : v[n == 1 ? 0 : i];
+}
 
 /* Output size of a window along an axis, PyTorch's rule. */
 static int64_t windows(int64_t in, int64_t k, int64_t stride, int64_t pad, int64_t dilation, bool ceil_mode) {
@@ -22,15 +25,19 @@ static void check_rank(L *l, Val x, int n) {
   bool good = s->rank == n + 1 || s->rank == n + 2;
   for (int i = s->rank - n - 1; i < s->rank && good; i++) good = s->d[i].sym || s->d[i].n > 0;
   if (!good)
-    l_fail(l, TPU_RUNTIME, "Expected %dD or %dD (batch mode) tensor with optional 0 dim batch size for input, but got a tensor of rank %d or "
-           "with an empty dim", n + 1, n + 2, s->rank);
+    l_fail(l, TPU_RUNTIME,
+           "Expected %dD or %dD (batch mode) tensor with optional 0 dim batch size for input, but got a "
+           "tensor of rank %d or "
+           "with an empty dim",
+           n + 1, n + 2, s->rank);
 }
 
 /* Reads kernel_size, stride, padding (and dilation when `dilated`) from argument i on, then ceil_mode. */
 static bool read_pool(L *l, int i, Val x, int n, bool dilated, pool *p) {
   B *b = l_b(l);
   const int64_t *k, *s, *pad, *d = NULL;
-  int nk = l_ints(l, i, &k), ns = l_ints(l, i + 1, &s), np = l_ints(l, i + 2, &pad), nd = dilated ? l_ints(l, i + 3, &d) : 0;
+  int nk = l_ints(l, i, &k), ns = l_ints(l, i + 1, &s), np = l_ints(l, i + 2, &pad),
+      nd = dilated ? l_ints(l, i + 3, &d) : 0;
   *p = (pool){.n = n, .ceil_mode = l_bool(l, i + 3 + dilated)};
   check_rank(l, x, n);
   if (!b_ok(b)) return false;
@@ -41,14 +48,22 @@ static bool read_pool(L *l, int i, Val x, int n, bool dilated, pool *p) {
     p->pad[j] = pick(pad, np, j, 0);
     p->dilation[j] = pick(d, nd, j, 1);
     if (p->k[j] <= 0) l_fail(l, TPU_RUNTIME, "kernel size should be greater than zero");
-    if (p->stride[j] <= 0) l_fail(l, TPU_RUNTIME, p->stride[j] ? "stride should be greater than zero" : "stride should not be zero");
-    if (p->dilation[j] <= 0) l_fail(l, TPU_RUNTIME, "dilation should be greater than zero, but got dilation: %lld", (long long)p->dilation[j]);
+    if (p->stride[j] <= 0)
+      l_fail(l, TPU_RUNTIME,
+             p->stride[j] ? "stride should be greater than zero" : "stride should not be zero");
+    if (p->dilation[j] <= 0)
+      l_fail(l, TPU_RUNTIME, "dilation should be greater than zero, but got dilation: %lld",
+             (long long)p->dilation[j]);
     if (p->pad[j] < 0 || p->pad[j] > ((p->k[j] - 1) * p->dilation[j] + 1) / 2)
-      l_fail(l, TPU_RUNTIME, p->pad[j] < 0 ? "pad must be non-negative, but got pad: %lld" :
-             "pad should be at most half of effective kernel size, but got pad=%lld", (long long)p->pad[j]);
+      l_fail(l, TPU_RUNTIME,
+             p->pad[j] < 0 ? "pad must be non-negative, but got pad: %lld"
+                           : "pad should be at most half of effective kernel size, but got pad=%lld",
+             (long long)p->pad[j]);
     if (!b_ok(b)) return false;
     p->out[j] = windows(p->in[j], p->k[j], p->stride[j], p->pad[j], p->dilation[j], p->ceil_mode);
-    if (p->out[j] < 1) l_fail(l, TPU_RUNTIME, "Given input size, kernel and stride: calculated output size %lld is too small", (long long)p->out[j]);
+    if (p->out[j] < 1)
+      l_fail(l, TPU_RUNTIME, "Given input size, kernel and stride: calculated output size %lld is too small",
+             (long long)p->out[j]);
   }
   return b_ok(b);
 }
@@ -59,7 +74,9 @@ static shape with_plane(B *b, Val x, int n, const int64_t *sizes) {
   return s;
 }
 
-/* --- max ------------------------------------------------------------------------------------------------------------------ */
+/* --- max
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 /* Flat position of every element in its plane, I32, of x's shape. */
 Val pool_positions(B *b, Val x, int n) {
@@ -85,7 +102,8 @@ void pool_better(B *b, Val *best, Val *arg, Val v, Val at) {
 /* Windows along one axis: the best value, and the flat position it came from (-1: padding alone so far). */
 static void max_axis(B *b, const pool *p, int j, Val *v, Val *at) {
   int axis = b_rank(b, *v) - p->n + j;
-  int64_t reach = (p->out[j] - 1) * p->stride[j] + (p->k[j] - 1) * p->dilation[j] + 1, hi = reach - p->in[j] - p->pad[j];
+  int64_t reach = (p->out[j] - 1) * p->stride[j] + (p->k[j] - 1) * p->dilation[j] + 1,
+          hi = reach - p->in[j] - p->pad[j];
   Val x = b_pad_axis(b, *v, axis, p->pad[j], hi, b_min_value(b, b_dtype(b, *v)));
   Val from = b_pad_axis(b, *at, axis, p->pad[j], hi, b_const_i(b, DT_I32, -1));
   for (int64_t k = 0; k < p->k[j]; k++) {
@@ -130,7 +148,8 @@ Val pool_scatter(B *b, b_scat kind, Val g, Val at, int n, const int64_t *plane) 
   return b_reshape(b, v, &full);
 }
 
-/* The gradient as a sum over window offsets: what each window gives to the element at that offset, spread by the stride. */
+/* The gradient as a sum over window offsets: what each window gives to the element at that offset, spread by
+ * the stride. */
 static Val max_by_offsets(B *b, const pool *p, Val g, Val at) {
   const shape s = *b_shape(b, g);
   int rank = s.rank, first = rank - p->n;
@@ -140,7 +159,8 @@ static Val max_by_offsets(B *b, const pool *p, Val g, Val at) {
     step[j] = unit;
     unit *= p->in[j];
     total *= p->k[j];
-    Val start = b_sub(b, b_mul(b, b_iota(b, DT_I32, &s, first + j), b_const_i(b, DT_I32, p->stride[j])), b_const_i(b, DT_I32, p->pad[j]));
+    Val start = b_sub(b, b_mul(b, b_iota(b, DT_I32, &s, first + j), b_const_i(b, DT_I32, p->stride[j])),
+                      b_const_i(b, DT_I32, p->pad[j]));
     base = b_add(b, base, b_mul(b, start, b_const_i(b, DT_I32, step[j])));
   }
   at = b_cast(b, at, DT_I32);
@@ -172,7 +192,8 @@ static void max_pool_backward(L *l) {
   g = b_cast(b, g, dt_acc(dt));
   int64_t window = 1;
   for (int j = 0; j < n; j++) window *= p.k[j];
-  Val v = window <= 32 && !plane_empty(&p) ? max_by_offsets(b, &p, g, l_tensor(l, 7)) : pool_scatter(b, SCAT_ADD, g, l_tensor(l, 7), n, p.in);
+  Val v = window <= 32 && !plane_empty(&p) ? max_by_offsets(b, &p, g, l_tensor(l, 7))
+                                           : pool_scatter(b, SCAT_ADD, g, l_tensor(l, 7), n, p.in);
   ret(l, b_cast(b, v, dt));
 }
 
@@ -182,10 +203,15 @@ static void max_unpool(L *l) {
   int n = l_datum(l);
   Val x = l_tensor(l, 0), at = l_tensor(l, 1);
   const int64_t *size;
-  if (b_dtype(b, at) != DT_I64) l_fail(l, TPU_RUNTIME, "elements in indices should be type int64 but got: %s", tpu_dtype_torch_name(b_dtype(b, at)));
-  if (l_ints(l, 2, &size) != n) l_fail(l, TPU_RUNTIME, "There should be exactly %d elements in output_size", n);
+  if (b_dtype(b, at) != DT_I64)
+    l_fail(l, TPU_RUNTIME, "elements in indices should be type int64 but got: %s",
+           tpu_dtype_torch_name(b_dtype(b, at)));
+  if (l_ints(l, 2, &size) != n)
+    l_fail(l, TPU_RUNTIME, "There should be exactly %d elements in output_size", n);
   if (b_rank(b, x) != n + 1 && b_rank(b, x) != n + 2)
-    l_fail(l, TPU_RUNTIME, "Input to max_unpooling%dd should be a %dd or %dd Tensor, but got tensor with dim: %d", n, n + 1, n + 2, b_rank(b, x));
+    l_fail(l, TPU_RUNTIME,
+           "Input to max_unpooling%dd should be a %dd or %dd Tensor, but got tensor with dim: %d", n, n + 1,
+           n + 2, b_rank(b, x));
   if (b_ok(b) && !shape_equal(b_shape(b, x), b_shape(b, at)))
     l_fail(l, TPU_RUNTIME, "Expected shape of indices to be same as that of the input tensor");
   if (!b_ok(b)) return;
@@ -196,7 +222,9 @@ static void max_unpool(L *l) {
   ret(l, pool_scatter(b, SCAT_SET, x, at, n, size));
 }
 
-/* --- average ------------------------------------------------------------------------------------------------------------- */
+/* --- average
+ * -------------------------------------------------------------------------------------------------------------
+ */
 
 /* How many elements the windows along an axis count, as a vector that broadcasts over x. */
 static Val axis_counts(B *b, const pool *p, int j, bool with_pad, tpu_dtype dt) {
@@ -271,27 +299,26 @@ static void avg_pool_backward(L *l) {
 
 enum { PL = ROW_CHANNELS };
 
-const tpu_row rows_pool[] = {
-  {"max_pool2d_with_indices", max_pool, 2, PL},
-  {"max_pool3d_with_indices", max_pool, 3, PL},
-  {"max_pool2d_with_indices_backward", max_pool_backward, 2, PL},
-  {"max_pool3d_with_indices_backward", max_pool_backward, 3, PL},
-  {"max_unpool2d", max_unpool, 2, PL},
-  {"max_unpool3d", max_unpool, 3, PL},
-  {"avg_pool2d", avg_pool, 2, PL},
-  {"avg_pool3d", avg_pool, 3, PL},
-  {"avg_pool2d_backward", avg_pool_backward, 2, PL},
-  {"avg_pool3d_backward", avg_pool_backward, 3, PL},
-  {"_adaptive_avg_pool2d", pool_adaptive_avg, 2, PL},
-  {"_adaptive_avg_pool3d", pool_adaptive_avg, 3, PL},
-  {"_adaptive_avg_pool2d_backward", pool_adaptive_avg_backward, 2, PL},
-  {"_adaptive_avg_pool3d_backward", pool_adaptive_avg_backward, 3, PL},
-  {"adaptive_max_pool2d", pool_adaptive_max, 2, PL},
-  {"adaptive_max_pool3d", pool_adaptive_max, 3, PL},
-  {"adaptive_max_pool2d_backward", pool_indices_backward, 2, PL},
-  {"adaptive_max_pool3d_backward", pool_indices_backward, 3, PL},
-  {"fractional_max_pool2d", pool_fractional, 2, PL},
-  {"fractional_max_pool3d", pool_fractional, 3, PL},
-  {"fractional_max_pool2d_backward", pool_fractional_backward, 2, PL},
-  {"fractional_max_pool3d_backward", pool_fractional_backward, 3, PL},
-  {0}};
+const tpu_row rows_pool[] = {{"max_pool2d_with_indices", max_pool, 2, PL},
+                             {"max_pool3d_with_indices", max_pool, 3, PL},
+                             {"max_pool2d_with_indices_backward", max_pool_backward, 2, PL},
+                             {"max_pool3d_with_indices_backward", max_pool_backward, 3, PL},
+                             {"max_unpool2d", max_unpool, 2, PL},
+                             {"max_unpool3d", max_unpool, 3, PL},
+                             {"avg_pool2d", avg_pool, 2, PL},
+                             {"avg_pool3d", avg_pool, 3, PL},
+                             {"avg_pool2d_backward", avg_pool_backward, 2, PL},
+                             {"avg_pool3d_backward", avg_pool_backward, 3, PL},
+                             {"_adaptive_avg_pool2d", pool_adaptive_avg, 2, PL},
+                             {"_adaptive_avg_pool3d", pool_adaptive_avg, 3, PL},
+                             {"_adaptive_avg_pool2d_backward", pool_adaptive_avg_backward, 2, PL},
+                             {"_adaptive_avg_pool3d_backward", pool_adaptive_avg_backward, 3, PL},
+                             {"adaptive_max_pool2d", pool_adaptive_max, 2, PL},
+                             {"adaptive_max_pool3d", pool_adaptive_max, 3, PL},
+                             {"adaptive_max_pool2d_backward", pool_indices_backward, 2, PL},
+                             {"adaptive_max_pool3d_backward", pool_indices_backward, 3, PL},
+                             {"fractional_max_pool2d", pool_fractional, 2, PL},
+                             {"fractional_max_pool3d", pool_fractional, 3, PL},
+                             {"fractional_max_pool2d_backward", pool_fractional_backward, 2, PL},
+                             {"fractional_max_pool3d_backward", pool_fractional_backward, 3, PL},
+                             {0}};

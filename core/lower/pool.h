@@ -13,7 +13,8 @@ typedef struct pool {
 } pool;
 
 Val pool_positions(B *b, Val x, int n);
-/* (best, arg) becomes the better of it and (v, at): torch's rule, a later element wins when it is greater or NaN, or when arg is -1. */
+/* (best, arg) becomes the better of it and (v, at): torch's rule, a later element wins when it is greater or
+ * NaN, or when arg is -1. */
 void pool_better(B *b, Val *best, Val *arg, Val v, Val at);
 Val pool_scatter(B *b, b_scat kind, Val g, Val at, int n, const int64_t *plane);
 

@@ -33,6 +33,9 @@
   X(attention)      \
   X(rnn)            \
   X(fft)            \
+  X(linalg)         \
+  X(factor)         \
+  X(upsample)       \
   X(hosted)
 
 #define DECLARE(name) extern const tpu_row rows_##name[];

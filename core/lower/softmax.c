@@ -12,17 +12,21 @@ static uint32_t open_axis(L *l, int i, Val *x, bool *scalar) {
   return 1u << axis;
 }
 
-static Val close_axis(B *b, Val x, bool scalar) { return scalar ? b_squeeze(b, x, 0) : x; }
+static Val close_axis(B *b, Val x, bool scalar) {
+  return scalar ? b_squeeze(b, x, 0) : x;
+}
 
 static void check_float(L *l, const char *kernel, Val x) {
   tpu_dtype dt = b_dtype(l_b(l), x);
-  if (!dt_is_float(dt)) l_fail(l, TPU_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", kernel, tpu_dtype_torch_name(dt));
+  if (!dt_is_float(dt))
+    l_fail(l, TPU_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", kernel, tpu_dtype_torch_name(dt));
 }
 
 /* x in its accumulation dtype -> its softmax over the axes. Rows of -inf alone give NaN, or 0 when safe. */
 static Val normalised(B *b, Val x, uint32_t axes, int kind) {
   Val top = b_max_loose(b, x, axes, true);
-  if (kind == S_SAFE) top = b_select(b, b_eq(b, top, b_like(b, top, -__builtin_inf())), b_like(b, top, 0), top);
+  if (kind == S_SAFE)
+    top = b_select(b, b_eq(b, top, b_like(b, top, -__builtin_inf())), b_like(b, top, 0), top);
   Val z = b_sub(b, x, top), e = b_exp(b, z), sum = b_sum(b, e, axes, true);
   if (kind == S_LOG) return b_sub(b, z, b_log(b, sum));
   if (kind == S_SAFE) sum = b_select(b, b_eq(b, sum, b_like(b, sum, 0)), b_like(b, sum, 1), sum);
@@ -66,12 +70,13 @@ static void softmax_backward(L *l) {
   ret(l, b_cast(b, close_axis(b, v, scalar), dt));
 }
 
-/* The mask of _masked_softmax as an array that broadcasts over x: 0 is [L, L], 1 is [B, L] (both under attention scores [B, H, L, L]),
- * 2 has x's own shape. */
+/* The mask of _masked_softmax as an array that broadcasts over x: 0 is [L, L], 1 is [B, L] (both under
+ * attention scores [B, H, L, L]), 2 has x's own shape. */
 static Val spread_mask(L *l, Val x, Val mask, int64_t kind) {
   B *b = l_b(l);
   if (b_dtype(b, mask) != DT_BOOL) l_fail(l, TPU_RUNTIME, "Mask should be a boolean tensor");
-  if (kind == 1 && b_rank(b, x) == 4 && b_rank(b, mask) == 2) mask = b_unsqueeze(b, b_unsqueeze(b, mask, 1), 1);
+  if (kind == 1 && b_rank(b, x) == 4 && b_rank(b, mask) == 2)
+    mask = b_unsqueeze(b, b_unsqueeze(b, mask, 1), 1);
   if (kind < 0 || kind > 2)
     l_fail(l, TPU_RUNTIME, "Mask Type should be 0 (src_mask), 1 (src_key_padding_mask), or 2 (default_mask)");
   return b_ok(b) ? b_broadcast_to(b, mask, b_shape(b, x)) : BAD;
@@ -106,12 +111,11 @@ static void masked_softmax_backward(L *l) {
   ret(l, b_cast(b, b_select(b, mask, b_like(b, v, 0), v), dt));
 }
 
-const tpu_row rows_softmax[] = {
-  {"_softmax", softmax, S_PLAIN, ROW_MASK},
-  {"_log_softmax", softmax, S_LOG, ROW_MASK},
-  {"_safe_softmax", softmax, S_SAFE, ROW_MASK},
-  {"_softmax_backward_data", softmax_backward, S_PLAIN, ROW_MASK},
-  {"_log_softmax_backward_data", softmax_backward, S_LOG, ROW_MASK},
-  {"_masked_softmax", masked_softmax, 0, ROW_MASK},
-  {"_masked_softmax_backward", masked_softmax_backward, 0, ROW_MASK},
-  {0}};
+const tpu_row rows_softmax[] = {{"_softmax", softmax, S_PLAIN, ROW_MASK},
+                                {"_log_softmax", softmax, S_LOG, ROW_MASK},
+                                {"_safe_softmax", softmax, S_SAFE, ROW_MASK},
+                                {"_softmax_backward_data", softmax_backward, S_PLAIN, ROW_MASK},
+                                {"_log_softmax_backward_data", softmax_backward, S_LOG, ROW_MASK},
+                                {"_masked_softmax", masked_softmax, 0, ROW_MASK},
+                                {"_masked_softmax_backward", masked_softmax_backward, 0, ROW_MASK},
+                                {0}};

@@ -170,11 +170,21 @@ static Val entr(B *b, Val x) {
   return b_select(b, b_lt(b, x, zero), m_k(b, x, -INFINITY), v);
 }
 
+/* chlo's f32 form is off by 5e-6 near +-1: a Newton step on erfc, whose target 1 - |x| is exact there. */
+static Val erfinv(B *b, Val x) {
+  Val v = b_erf_inv(b, x), a = b_abs(b, x), y = b_abs(b, v), rest = b_sub(b, m_k(b, x, 1), a);
+  if (b_dtype(b, x) != DT_F32) return v;
+  Val slope = mul_k(b, b_exp(b, square(b, y)), 1 / M_2_SQRTPI);
+  Val better = b_add(b, y, b_mul(b, b_sub(b, b_erfc(b, y), rest), slope));
+  better = b_select(b, b_lt(b, x, m_k(b, x, 0)), b_neg(b, better), better);
+  return b_select(b, b_and(b, b_gt(b, a, m_k(b, a, 0.5)), b_lt(b, a, m_k(b, a, 1))), better, v);
+}
+
 Val m_special(B *b, int code, Val x) {
   switch (code) {
   case M_ERF: return b_erf(b, x);
   case M_ERFC: return b_erfc(b, x);
-  case M_ERFINV: return b_erf_inv(b, x);
+  case M_ERFINV: return erfinv(b, x);
   case M_LGAMMA: return b_lgamma(b, x);
   case M_DIGAMMA: return m_polygamma(b, 0, x);
   case M_I0: return i_of(b, 0, x);

@@ -233,6 +233,11 @@ const tpu_row rows_binary[] = {
     {"__lshift__.Scalar", binary, M_LSHIFT, I | M_NO_BOOL},
     {"__rshift__.Tensor", binary, M_RSHIFT, I | M_NO_BOOL},
     {"__rshift__.Scalar", binary, M_RSHIFT, I | M_NO_BOOL},
+    {"__ilshift__.Tensor", binary, M_LSHIFT,
+     I | M_NO_BOOL}, /* names that do not follow from the form above */
+    {"__ilshift__.Scalar", binary, M_LSHIFT, I | M_NO_BOOL},
+    {"__irshift__.Tensor", binary, M_RSHIFT, I | M_NO_BOOL},
+    {"__irshift__.Scalar", binary, M_RSHIFT, I | M_NO_BOOL},
     {"lerp.Scalar", lerp, 0, P},
     {"lerp.Tensor", lerp, 0, P},
     {"addcmul", addc, OP_MUL, P},

@@ -308,7 +308,8 @@ static void lstsq(L *l) {
  * -------------------------------------------------------------------------------------------------------------------
  */
 
-/* The Taylor polynomial of degree 16 in four groups of powers; good to 1e-19 for a norm of at most 0.5. */
+/* The Taylor polynomial of degree 16 in four groups of powers; good to 1e-19 for a norm of at most 0.5, to 1e-9 for
+ * one of at most 2. */
 static Val exp_polynomial(B *b, Val x) {
   Val p[5] = {la_eye(b, b_dtype(b, x), b_shape(b, x), la_rows(b, x), la_rows(b, x)), x}, sum = BAD;
   double c[17] = {1};
@@ -356,8 +357,9 @@ static void matrix_exp(L *l) {
   const shape s = *b_shape(b, a);
   Val x = la_flat(b, b_cast(b, a, dt_acc(dt)));
   Val norm = b_max(b, b_sum(b, b_abs(b, x), 2, true), 4, true);
+  bool wide = b_dtype(b, norm) == DT_F64;
   Val n = b_log(b, b_maximum(b, norm, b_like(b, norm, 0.25)));
-  n = b_ceil(b, b_add(b, b_mul(b, n, b_like(b, n, 1 / log(2))), b_like(b, n, 1)));
+  n = b_ceil(b, b_add(b, b_mul(b, n, b_like(b, n, 1 / log(2))), b_like(b, n, wide ? 1 : -1)));
   n = b_clamp(b, b_like(b, n, 0), n, b_like(b, n, 1100));
   Val half = b_pow(b, b_like(b, n, 2), b_neg(b, n));
   Val v[3] = {b_const_i(b, DT_I32, 0), b_cast(b, n, DT_I32),

@@ -36,6 +36,7 @@
   X(linalg)         \
   X(factor)         \
   X(upsample)       \
+  X(grid)           \
   X(hosted)
 
 #define DECLARE(name) extern const tpu_row rows_##name[];

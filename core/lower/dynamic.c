@@ -79,7 +79,7 @@ static bool has_order(L *l, Val x) {
   return has && b_ok(l_b(l));
 }
 
-/* tpu::unique(x, bool sort): x flat; with sort false only neighbours are compared */
+/* tpu::unique(x, bool sort, bool inverse): x flat; with sort false only neighbours are compared */
 static void unique(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0), v = ix_flat(b, x), order = BAD;
@@ -88,7 +88,7 @@ static void unique(L *l) {
     ret_no_groups(l, v, b_shape(b, x));
     return;
   }
-  if (l_bool(l, 1)) v = b_sort(b, v, 0, false, &order);
+  if (l_bool(l, 1)) v = b_sort(b, v, 0, false, l_bool(l, 2) ? &order : NULL);
   ret_groups(l, differs_from_last(b, v, 0), order, v, 0, b_shape(b, x));
 }
 

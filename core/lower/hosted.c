@@ -182,8 +182,8 @@ static tpu_error *return_groups(composition *c, const tpu_tensor **out, int dim,
 
 static tpu_error *run_unique(composition *c, bool sort, bool inverse, bool counts, int nresults) {
   const tpu_tensor *out[4];
-  tpu_arg args[2] = {*arg(c, 0), c_bool(sort)};
-  TRY(c_run(c, "tpu::unique", 2, args, 4, out));
+  tpu_arg args[3] = {*arg(c, 0), c_bool(sort), c_bool(inverse)};
+  TRY(c_run(c, "tpu::unique", 3, args, 4, out));
   return return_groups(c, out, 0, inverse, counts, nresults);
 }
 

@@ -14,7 +14,7 @@ static void index_tensor(L *l) {
   if (p.n == 0)
     ret(l, x);
   else if (p.n == 1)
-    ret(l, b_take(b, x, p.idx[0], p.axis[0]));
+    ret(l, ix_take(l, x, p.idx[0], p.axis[0]));
   else
     ret(l, ix_plan_out(b, &p, b_gather_nd(b, ix_plan_front(b, &p, x), p.idx, p.n)));
 }
@@ -31,7 +31,7 @@ static void index_select(L *l) {
     return;
   }
   if (b_rank(b, idx) == 0) idx = b_unsqueeze(b, idx, 0);
-  ret(l, b_take(b, x, idx, axis));
+  ret(l, ix_take(l, x, idx, axis));
 }
 
 /* The check of gather and scatter: idx of x's rank, at most as long as x but for the axis. */

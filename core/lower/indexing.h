@@ -14,6 +14,8 @@ Val ix_flat(B *b, Val x);
  * negative ones wrap round when `wrap`, else are out of range. `message` NULL: names the dimension and its size. */
 enum { IX_EXACT = 0, IX_WRAP = 1, IX_UNCHECKED = 2 };
 Val ix_ready(L *l, Val idx, Val x, int axis, int wrap, tpu_code code, const char *message);
+/* b_take by ready indices, in the form that is fast on the plugin. */
+Val ix_take(L *l, Val x, Val idx, int axis);
 /* How many elements of `sorted` stand before each v (right: before or equal); I32 of v's shape. `sorted` is [M], or [..., M] with
  * the leading dims of v. Both of one dtype. */
 Val ix_search(B *b, Val sorted, Val v, bool right);

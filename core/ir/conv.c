@@ -96,7 +96,8 @@ static bool undilated(const conv *v) {
  * channels, no window reversal, and kernels that are not larger than the image (the simplifier swaps those with the image, which
  * reverses the window). Measured, in ms, plain and chosen (f32, N 8, 3x3): depthwise 64 channels of 16x16 2.2 and 0.07; its weight
  * gradient 2148 and 7.9 (32 channels of 32x32, two outputs each); 512 channels of 2x2 282 and 1.1; input gradient of 64 channels of
- * 56x56 with the window reversed 1836, with the weights reversed 97; 1x1 of 512 channels of 4x4 1.6 and 0.5. */
+ * 56x56 with the window reversed 1836, with the weights reversed 97; 1x1 of 512 channels of 4x4 1.6 and 0.5. Three spatial dims are made two, see conv_by_planes: 32 channels of 16x16x16 63 and
+ * 20. */
 static Val cpu_conv(B *b, Val x, Val w, conv *v, tpu_dtype acc) {
   enum { MOST_SLICES = 64 };
   const int64_t most_elements = 1 << 25;
@@ -108,11 +109,13 @@ static Val cpu_conv(B *b, Val x, Val w, conv *v, tpu_dtype acc) {
   int64_t patches = v->out.d[0].n * v->xs.d[1].n * taps * outs, outputs = v->xs.d[0].n * c * taps * outs;
   bool can_patch = v->c.batch_groups == 1 && taps <= MOST_SLICES && patches <= most_elements;
   bool can_output = v->c.feature_groups == 1 && outs <= MOST_SLICES && outputs <= most_elements && !v->xs.d[0].sym;
+  int64_t planes = v->n < 3 ? 0 : v->ws.d[2].n < v->out.d[2].n ? v->ws.d[2].n : v->out.d[2].n;
+  if (planes && planes <= MOST_SLICES && !v->xs.d[0].sym) return conv_by_planes(b, x, w, v);
   if (v->c.batch_groups > 1) return can_output ? conv_by_outputs(b, x, w, v) : plain_conv(b, x, w, v, acc);
   if (v->c.feature_groups > 1 && c <= 2 && c * taps <= MOST_SLICES) return conv_depthwise(b, x, w, v);
   if (spread_out(v)) return conv_by_blocks(b, x, w, v);
   if (taps == 1 && v->c.feature_groups == 1 && undilated(v)) return conv_by_patches(b, x, w, v);
-  bool slow = acc != DT_F32 || v->n == 3 || taps > spatial_product(&v->xs, v->n);
+  bool slow = acc != DT_F32 || taps > spatial_product(&v->xs, v->n);
   if (slow && can_output && (outs < taps || !can_patch)) return conv_by_outputs(b, x, w, v);
   return slow && can_patch ? conv_by_patches(b, x, w, v) : plain_conv(b, x, w, v, acc);
 }

@@ -15,5 +15,6 @@ Val conv_depthwise(B *b, Val x, Val w, const conv *v);  /* feature groups; no ba
 Val conv_by_patches(B *b, Val x, Val w, const conv *v); /* no batch groups */
 Val conv_by_outputs(B *b, Val x, Val w, const conv *v); /* no feature groups */
 Val conv_by_blocks(B *b, Val x, Val w, const conv *v);  /* no groups, lhs_dilation >= kernel, stride and rhs_dilation 1 */
+Val conv_by_planes(B *b, Val x, Val w, const conv *v);  /* three spatial dims; kernel or result of at most 64 planes; static batch */
 
 #endif

@@ -169,3 +169,59 @@ Val conv_by_blocks(B *b, Val x, Val w, const conv *v) {
   Val zero = b_like(b, y, 0);
   return b_pad(b, b_reshape(b, b_pad(b, y, lo, hi, NULL, zero), &s), blo, bhi, NULL, zero);
 }
+
+/* --- three spatial dims as two ---------------------------------------------------------------------------------------- */
+
+/* x [N, C, D, H, W] with the first spatial dim padded, dilated and moved: [N, D', C, H, W]. */
+static Val depth_first(B *b, Val x, const conv *v) {
+  int64_t lo[5] = {0, 0, v->c.lo[0]}, hi[5] = {0, 0, v->c.hi[0]}, in[5] = {0, 0, v->c.lhs_dilation[0] - 1};
+  return b_swap(b, b_pad(b, x, lo, hi, in, b_like(b, x, 0)), 1, 2);
+}
+
+static b_conv drop_first(const b_conv *c) {
+  b_conv r = *c;
+  r.spatial = 2;
+  for (int i = 0; i < 2; i++) {
+    r.stride[i] = c->stride[i + 1];
+    r.lo[i] = c->lo[i + 1];
+    r.hi[i] = c->hi[i + 1];
+    r.lhs_dilation[i] = c->lhs_dilation[i + 1];
+    r.rhs_dilation[i] = c->rhs_dilation[i + 1];
+  }
+  return r;
+}
+
+/* One plane convolution per kernel depth, over all output planes at once; their sum. */
+static Val sum_over_kernel(B *b, Val x, Val w, const conv *v, const b_conv *c2) {
+  int64_t out = v->out.d[2].n, st = v->c.stride[0], n = v->xs.d[0].n, ch = v->xs.d[1].n, h = v->xs.d[3].n, wd = v->xs.d[4].n;
+  Val sum = BAD;
+  for (int64_t k = 0; k < v->ws.d[2].n && b_ok(b); k++) {
+    int64_t at = k * v->c.rhs_dilation[0];
+    Val xs = b_slice(b, x, 1, at, at + (out - 1) * st + 1, st);
+    Val y = b_convolution(b, b_reshape_to(b, xs, 4, (int64_t[]){n * out, ch, h, wd}), b_squeeze(b, b_slice(b, w, 2, k, k + 1, 1), 2), c2);
+    sum = sum < 0 ? y : b_add(b, sum, y);
+  }
+  shape s = {.rank = 5, .d = {v->out.d[0], v->out.d[2], v->out.d[1], v->out.d[3], v->out.d[4]}};
+  return b_swap(b, b_reshape(b, sum, &s), 1, 2);
+}
+
+/* One plane convolution per output plane, the kernel's depth being channels. */
+static Val plane_by_plane(B *b, Val x, Val w, const conv *v, const b_conv *c2) {
+  int64_t k = v->ws.d[2].n, rd = v->c.rhs_dilation[0];
+  Val list[MOST];
+  int n = 0;
+  Val wf = b_flatten(b, w, 1, 2);
+  for (; n < v->out.d[2].n && n < MOST; n++) {
+    int64_t at = n * v->c.stride[0];
+    Val xs = b_swap(b, b_slice(b, x, 1, at, at + (k - 1) * rd + 1, rd), 1, 2);
+    list[n] = b_unsqueeze(b, b_convolution(b, b_flatten(b, xs, 1, 2), wf, c2), 2);
+  }
+  return b_concat(b, list, n, 2);
+}
+
+Val conv_by_planes(B *b, Val x, Val w, const conv *v) {
+  b_conv c2 = drop_first(&v->c);
+  x = depth_first(b, x, v);
+  if (b->err) return BAD;
+  return v->ws.d[2].n <= v->out.d[2].n ? sum_over_kernel(b, x, w, v, &c2) : plane_by_plane(b, x, w, v, &c2);
+}

@@ -25,7 +25,8 @@ static int sort_region(B *b, const tpu_dtype *dts, int n, int nkeys, bool descen
   return r;
 }
 
-/* A key in which padding comes last; ties with data are safe, since the sort is stable and padding stands behind. */
+/* A key in which padding comes last; ties with data are safe, since the sort is stable and padding stands
+ * behind. */
 static Val pad_key(B *b, Val x, int axis, bool descending) {
   tpu_dtype dt = b_dtype(b, x);
   Val last = descending ? b_min_value(b, dt) : dt_is_float(dt) ? b_const(b, dt, NAN) : b_max_value(b, dt);
@@ -54,7 +55,15 @@ void b_sort_multi(B *b, const Val *vs, int n, int nkeys, int axis, bool descendi
   }
   text *t = ir_attr(b);
   text_printf(t, "dimension = %d : i64, is_stable = true", axis);
-  ir_spec sp = {.op = IR_SORT, .dt = dts[0], .s = shapes[0], .ops = w, .nops = n, .nattr = (int)t->n, .nres = n, .dts = dts, .shapes = shapes};
+  ir_spec sp = {.op = IR_SORT,
+                .dt = dts[0],
+                .s = shapes[0],
+                .ops = w,
+                .nops = n,
+                .nattr = (int)t->n,
+                .nres = n,
+                .dts = dts,
+                .shapes = shapes};
   sp.attr = arena_copy(&b->mem, t->p, t->n);
   sp.tag = 2 * nkeys + descending;
   Val o = ir_lookup(b, &sp);
@@ -65,7 +74,7 @@ void b_sort_multi(B *b, const Val *vs, int n, int nkeys, int axis, bool descendi
   for (int i = 0; i < n && o >= 0; i++) outs[i] = ir_result(o, n, i);
 }
 
-/* --- one key: on CPU a sort of a single integer operand goes to a fast library ------------------------------------------- */
+/* --- one key: on CPU a sort of a single integer operand goes to a fast library --- */
 
 /* x as signed integers of the same order (equal where torch says equal), of 32 or 64 bits. */
 static Val order_key(B *b, Val x) {
@@ -75,7 +84,8 @@ static Val order_key(B *b, Val x) {
   if (dt == DT_U32 || dt == DT_U64) return b_xor(b, b_bitcast(b, x, key), b_min_value(b, key));
   if (!dt_is_float(dt)) return b_cast(b, x, key);
   x = b_cast(b, x, dt_acc(dt));
-  x = b_select(b, b_isnan(b, x), b_like(b, x, NAN), b_select(b, b_eq(b, x, b_like(b, x, 0)), b_like(b, x, 0), x));
+  x = b_select(b, b_isnan(b, x), b_like(b, x, NAN),
+               b_select(b, b_eq(b, x, b_like(b, x, 0)), b_like(b, x, 0), x));
   Val bits = b_bitcast(b, x, key), sign = b_shra(b, bits, b_const_i(b, key, wide ? 63 : 31));
   return b_xor(b, bits, b_and(b, sign, b_max_value(b, key)));
 }
@@ -121,7 +131,7 @@ Val b_sort(B *b, Val x, int axis, bool descending, Val *index) {
   return b_cast(b, out[0], dt);
 }
 
-/* --- top-k -------------------------------------------------------------------------------------------------------------- */
+/* --- top-k --- */
 
 /* The op takes the greatest along the last axis by a total order of the bits. */
 static Val top_k_node(B *b, Val x, int64_t k) {
@@ -154,7 +164,9 @@ static Val top_places(B *b, Val x, int64_t k, int axis, bool largest) {
   return b_swap(b, top_k_node(b, b_swap(b, v, axis, last), k), axis, last);
 }
 
-enum { TOP_K_PART = 8 }; /* above n / 8 the sort is faster (f32[1000,1000] on CPU: k = 5 2 ms, k = 500 121, sort 45) */
+enum {
+  TOP_K_PART = 8
+}; /* above n / 8 the sort is faster (f32[1000,1000] on CPU: k = 5 2 ms, k = 500 121, sort 45) */
 
 Val b_topk(B *b, Val x, int64_t k, int axis, bool largest, Val *index) {
   if (index) *index = BAD;
@@ -162,7 +174,8 @@ Val b_topk(B *b, Val x, int64_t k, int axis, bool largest, Val *index) {
   tpu_dtype dt = b_dtype(b, x);
   const shape *xs = b_shape(b, x);
   axis = axis_norm(b, axis, xs->rank);
-  if (!b->err && xs->rank && dt_is_float(dt) && dt != DT_F64 && k > 0 && (b->plain || k <= xs->d[axis].n / TOP_K_PART)) {
+  if (!b->err && xs->rank && dt_is_float(dt) && dt != DT_F64 && k > 0 &&
+      (b->plain || k <= xs->d[axis].n / TOP_K_PART)) {
     Val places = top_places(b, x, k, axis, largest);
     if (index) *index = b_cast(b, places, DT_I64);
     return b_gather_axis(b, x, places, axis);

@@ -3,7 +3,7 @@
 
 #include "lower/indexing.h"
 
-/* --- distances --------------------------------------------------------------------------------------------------------- */
+/* --- distances --- */
 
 /* |d| to a distance along `axis`; p is structure. */
 static Val distance(B *b, Val d, double p, int axis) {
@@ -48,16 +48,19 @@ static void cdist_forward(L *l) {
   int64_t mode = l_int_or(l, 3, 0);
   tpu_dtype dt = l_result_type2(l, 0, 1), acc = dt_acc(dt);
   int r = b_rank(b, x), q = b_rank(b, y);
-  if (r < 2 || q < 2) l_fail(l, TPU_RUNTIME, "cdist only supports at least 2D tensors, X1 got: %dD, X2 got: %dD", r, q);
+  if (r < 2 || q < 2)
+    l_fail(l, TPU_RUNTIME, "cdist only supports at least 2D tensors, X1 got: %dD, X2 got: %dD", r, q);
   if (p < 0) l_fail(l, TPU_RUNTIME, "cdist only supports non-negative p values");
   if (!b_ok(b)) return;
   int64_t rows = b_dim_static(b, x, r - 2), cols = b_dim_static(b, y, q - 2), m = b_dim_static(b, x, r - 1);
   if (m != b_dim_static(b, y, q - 1))
-    l_fail(l, TPU_RUNTIME, "X1 and X2 must have the same number of columns. X1: %lld X2: %lld", (long long)m, (long long)b_dim_static(b, y, q - 1));
+    l_fail(l, TPU_RUNTIME, "X1 and X2 must have the same number of columns. X1: %lld X2: %lld", (long long)m,
+           (long long)b_dim_static(b, y, q - 1));
   if (!b_ok(b)) return;
   x = b_cast(b, x, acc);
   y = b_cast(b, y, acc);
-  bool product = p == 2 && (mode == 1 || (mode == 0 && (rows > CDIST_PRODUCT_FROM || cols > CDIST_PRODUCT_FROM)));
+  bool product =
+      p == 2 && (mode == 1 || (mode == 0 && (rows > CDIST_PRODUCT_FROM || cols > CDIST_PRODUCT_FROM)));
   Val d = differences(b, x, y);
   ret(l, b_cast(b, product ? euclidean(b, x, y) : distance(b, d, p, b_rank(b, d) - 1), dt));
 }
@@ -78,7 +81,8 @@ static Val distance_grad(B *b, Val d, Val g, Val dist, double p) {
 static void cdist_backward(L *l) {
   B *b = l_b(l);
   tpu_dtype dt = b_dtype(b, l_tensor(l, 1)), acc = dt_acc(dt);
-  Val g = b_cast(b, l_tensor(l, 0), acc), x = b_cast(b, l_tensor(l, 1), acc), y = b_cast(b, l_tensor(l, 2), acc);
+  Val g = b_cast(b, l_tensor(l, 0), acc), x = b_cast(b, l_tensor(l, 1), acc),
+      y = b_cast(b, l_tensor(l, 2), acc);
   Val dist = b_cast(b, l_tensor(l, 4), acc), d = differences(b, x, y);
   int r = b_rank(b, d);
   g = b_unsqueeze(b, g, b_rank(b, g));
@@ -87,13 +91,16 @@ static void cdist_backward(L *l) {
   ret(l, b_cast(b, b_sum(b, v, 1u << (r - 2), false), dt));
 }
 
-/* Row numbers i < j of the pairs of n rows in order, as two I32 vectors: i is where pair k stands among the starts of the rows. */
+/* Row numbers i < j of the pairs of n rows in order, as two I32 vectors: i is where pair k stands among the
+ * starts of the rows. */
 static void pairs(B *b, int64_t n, Val *first, Val *second) {
   int64_t count = n * (n - 1) / 2;
   shape s = shape_of(1, &count), line = shape_of(1, (int64_t[]){n - 1});
-  Val k = b_iota(b, DT_I64, &s, 0), row = b_iota(b, DT_I64, &line, 0), one = b_const_i(b, DT_I64, 1), two = b_const_i(b, DT_I64, 2);
+  Val k = b_iota(b, DT_I64, &s, 0), row = b_iota(b, DT_I64, &line, 0), one = b_const_i(b, DT_I64, 1),
+      two = b_const_i(b, DT_I64, 2);
   Val width = b_sub(b, b_mul(b, b_const_i(b, DT_I64, 2 * n - 1), row), b_mul(b, row, row));
-  Val starts = b_div(b, width, two), i = b_cast(b, b_sub(b, b_cast(b, ix_search(b, starts, k, true), DT_I64), one), DT_I64);
+  Val starts = b_div(b, width, two),
+      i = b_cast(b, b_sub(b, b_cast(b, ix_search(b, starts, k, true), DT_I64), one), DT_I64);
   *first = b_cast(b, i, DT_I32);
   *second = b_cast(b, b_add(b, b_add(b, b_sub(b, k, b_take(b, starts, i, 0)), i), one), DT_I32);
 }
@@ -120,7 +127,8 @@ static void pdist_forward(L *l) {
 static void pdist_backward(L *l) {
   B *b = l_b(l);
   tpu_dtype dt = b_dtype(b, l_tensor(l, 1)), acc = dt_acc(dt);
-  Val g = b_cast(b, l_tensor(l, 0), acc), x = b_cast(b, l_tensor(l, 1), acc), dist = b_cast(b, l_tensor(l, 3), acc), i, j;
+  Val g = b_cast(b, l_tensor(l, 0), acc), x = b_cast(b, l_tensor(l, 1), acc),
+      dist = b_cast(b, l_tensor(l, 3), acc), i, j;
   int64_t n = b_dim_static(b, x, 0);
   Val zeros = b_zeros(b, acc, b_shape(b, x));
   if (!b_ok(b)) return;
@@ -136,7 +144,7 @@ static void pdist_backward(L *l) {
   ret(l, b_cast(b, r, dt));
 }
 
-/* --- histograms ------------------------------------------------------------------------------------------------------------- */
+/* --- histograms --- */
 
 /* The ends, widened on both sides where they are equal. */
 static void widen(B *b, Val *lo, Val *hi, double by) {
@@ -151,12 +159,14 @@ static void data_range(B *b, Val x, Val *lo, Val *hi) {
   if (b_numel_static(b, x) == 0) return;
   *lo = b_min(b, x, 1, false);
   *hi = b_max(b, x, 1, false);
-  b_check(b, b_and(b, b_is_finite(b, *lo), b_is_finite(b, *hi)), TPU_RUNTIME, "histogram: the range of the data is not finite");
+  b_check(b, b_and(b, b_is_finite(b, *lo), b_is_finite(b, *hi)), TPU_RUNTIME,
+          "histogram: the range of the data is not finite");
 }
 
 static bool histogram_takes(L *l, Val x) {
   if (!dt_is_float(b_dtype(l_b(l), x)))
-    l_fail(l, TPU_NOT_IMPLEMENTED, "\"histogram_cpu\" not implemented for '%s'", tpu_dtype_torch_name(b_dtype(l_b(l), x)));
+    l_fail(l, TPU_NOT_IMPLEMENTED, "\"histogram_cpu\" not implemented for '%s'",
+           tpu_dtype_torch_name(b_dtype(l_b(l), x)));
   return b_ok(l_b(l));
 }
 
@@ -193,7 +203,8 @@ static void ret_histogram(L *l, Val x, Val edges, int weight_at, bool density, t
   tpu_dtype acc = b_dtype(b, x);
   int64_t bins = b_dim_static(b, edges, 0) - 1;
   shape s = shape_of(1, &bins);
-  Val w = l_has(l, weight_at) ? b_cast(b, ix_flat(b, l_tensor(l, weight_at)), acc) : b_like(b, x, 1), one = b_const_i(b, DT_I32, 1);
+  Val w = l_has(l, weight_at) ? b_cast(b, ix_flat(b, l_tensor(l, weight_at)), acc) : b_like(b, x, 1),
+      one = b_const_i(b, DT_I32, 1);
   Val first = b_slice(b, edges, 0, 0, 1, 1), last = b_slice(b, edges, 0, bins, bins + 1, 1);
   Val at = b_minimum(b, b_sub(b, ix_search(b, edges, x, true), one), b_const_i(b, DT_I32, bins - 1));
   at = b_select(b, b_and(b, b_ge(b, x, first), b_le(b, x, last)), at, b_neg(b, one));
@@ -228,9 +239,11 @@ static void histogram_count(L *l) {
   }
   widen(b, &lo, &hi, 0.5);
   shape s = shape_of(1, &edges_n);
-  Val i = b_iota(b, acc, &s, 0), count = b_const(b, acc, (double)bins), step = b_div(b, b_sub(b, hi, lo), count);
+  Val i = b_iota(b, acc, &s, 0), count = b_const(b, acc, (double)bins),
+      step = b_div(b, b_sub(b, hi, lo), count);
   Val up = b_add(b, lo, b_mul(b, step, i)), down = b_sub(b, hi, b_mul(b, step, b_sub(b, count, i)));
-  Val edges = b_select(b, b_lt(b, i, b_const(b, acc, (double)((bins + 1) / 2))), up, down); /* as linspace: from both ends */
+  Val edges = b_select(b, b_lt(b, i, b_const(b, acc, (double)((bins + 1) / 2))), up,
+                       down); /* as linspace: from both ends */
   ret_histogram(l, x, edges, 3, l_bool(l, 4), dt);
 }
 
@@ -245,13 +258,12 @@ static void histogram_edges(L *l) {
   ret_histogram(l, b_cast(b, x, acc), b_cast(b, edges, acc), 2, l_bool(l, 3), dt);
 }
 
-const tpu_row rows_distance[] = {
-  {"_euclidean_dist", euclidean_dist, 0, ROW_NONE},
-  {"_cdist_forward", cdist_forward, 0, ROW_NONE},
-  {"_cdist_backward", cdist_backward, 0, ROW_NONE},
-  {"_pdist_forward", pdist_forward, 0, ROW_NONE},
-  {"_pdist_backward", pdist_backward, 0, ROW_NONE},
-  {"histc", histc, 0, ROW_NONE},
-  {"histogram.bin_ct", histogram_count, 0, ROW_NONE},
-  {"histogram.bins_tensor", histogram_edges, 0, ROW_NONE},
-  {0}};
+const tpu_row rows_distance[] = {{"_euclidean_dist", euclidean_dist, 0, ROW_NONE},
+                                 {"_cdist_forward", cdist_forward, 0, ROW_NONE},
+                                 {"_cdist_backward", cdist_backward, 0, ROW_NONE},
+                                 {"_pdist_forward", pdist_forward, 0, ROW_NONE},
+                                 {"_pdist_backward", pdist_backward, 0, ROW_NONE},
+                                 {"histc", histc, 0, ROW_NONE},
+                                 {"histogram.bin_ct", histogram_count, 0, ROW_NONE},
+                                 {"histogram.bins_tensor", histogram_edges, 0, ROW_NONE},
+                                 {0}};

@@ -1,10 +1,13 @@
 /* Results whose size depends on the data: the parts that run on the device.
  *
- * A row here computes its result at full capacity, packed to the front, together with how much of it counts. The compositions in
- * hosted.c read that number and return a prefix of the storage, so that no program is made per count. Beyond the count stand zeros. */
+ * A row here computes its result at full capacity, packed to the front, together with how much of it counts.
+ * The compositions in hosted.c read that number and return a prefix of the storage, so that no program is
+ * made per count. Beyond the count stand zeros. */
 #include "lower/indexing.h"
 
-static Val count_of(B *b, Val flat) { return b_sum(b, b_cast(b, flat, DT_I64), 1, false); }
+static Val count_of(B *b, Val flat) {
+  return b_sum(b, b_cast(b, flat, DT_I64), 1, false);
+}
 
 /* tpu::nonzero(x): i64[numel, rank] and their number */
 static void nonzero(L *l) {
@@ -33,7 +36,8 @@ static void masked_select(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0), mask = l_tensor(l, 1);
   tpu_dtype dt = b_dtype(b, mask);
-  if (dt != DT_BOOL && dt != DT_U8) l_fail(l, TPU_RUNTIME, "masked_select: expected BoolTensor or ByteTensor for mask");
+  if (dt != DT_BOOL && dt != DT_U8)
+    l_fail(l, TPU_RUNTIME, "masked_select: expected BoolTensor or ByteTensor for mask");
   shape s = b_broadcast_shape(b, x, mask);
   if (!b_ok(b)) return;
   Val flat = ix_flat(b, b_broadcast_to(b, b_cast(b, mask, DT_BOOL), &s));
@@ -41,19 +45,21 @@ static void masked_select(L *l) {
   ret(l, count_of(b, flat));
 }
 
-/* --- unique ---------------------------------------------------------------------------------------------------------------- */
+/* --- unique --- */
 
-/* From flags that say where a new value begins (i1[n], the first one set), the order (BAD: as it stands) and the values in that order:
- * values, inverse, counts, number. */
+/* From flags that say where a new value begins (i1[n], the first one set), the order (BAD: as it stands) and
+ * the values in that order: values, inverse, counts, number. */
 static void ret_groups(L *l, Val starts, Val order, Val values, int axis, const shape *inverse_shape) {
   B *b = l_b(l);
   int64_t n = b_dim_static(b, starts, 0);
-  Val one = b_const_i(b, DT_I32, 1), group = b_sub(b, b_cumulative(b, RED_SUM, b_cast(b, starts, DT_I32), 0, false), one);
+  Val one = b_const_i(b, DT_I32, 1),
+      group = b_sub(b, b_cumulative(b, RED_SUM, b_cast(b, starts, DT_I32), 0, false), one);
   Val place = b_select(b, starts, group, b_neg(b, one));
   ret(l, ix_move(b, ix_pack(b, place, ix_move(b, values, axis, 0), n), 0, axis));
   Val group64 = b_cast(b, group, DT_I64);
   ret(l, b_reshape(b, order < 0 ? group64 : ix_pack(b, order, group64, n), inverse_shape));
-  ret(l, b_scatter_nd(b, SCAT_ADD, b_zeros(b, DT_I64, b_shape(b, group)), &group, 1, b_const_i(b, DT_I64, 1)));
+  ret(l,
+      b_scatter_nd(b, SCAT_ADD, b_zeros(b, DT_I64, b_shape(b, group)), &group, 1, b_const_i(b, DT_I64, 1)));
   ret(l, count_of(b, starts));
 }
 
@@ -142,7 +148,9 @@ static void unique_dim(L *l) {
   int64_t n = b_dim_static(b, v, axis), total = b_numel_static(b, v);
   shape line = shape_of(1, &n);
   if (n == 0 || total == 0) {
-    if (n) l_fail(l, TPU_RUNTIME, "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied");
+    if (n)
+      l_fail(l, TPU_RUNTIME,
+             "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied");
     ret_no_groups(l, x, &line);
     return;
   }
@@ -153,14 +161,15 @@ static void unique_dim(L *l) {
   ret_groups(l, differs_from_last(b, v, axis), order, v, axis, &line);
 }
 
-/* --- sizes, bincount ---------------------------------------------------------------------------------------------------- */
+/* --- sizes, bincount --- */
 
 /* tpu::total(x): the sum as an i64 scalar */
 static void total(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0);
   if (b_rank(b, x) != 1) l_fail(l, TPU_RUNTIME, "repeat_interleave only accept 1D vector as repeat");
-  if (b_dtype(b, x) != DT_I32 && b_dtype(b, x) != DT_I64) l_fail(l, TPU_RUNTIME, "repeats has to be Long or Int tensor");
+  if (b_dtype(b, x) != DT_I32 && b_dtype(b, x) != DT_I64)
+    l_fail(l, TPU_RUNTIME, "repeats has to be Long or Int tensor");
   if (!b_ok(b)) return;
   b_check(b, b_ge(b, x, b_like(b, x, 0)), TPU_RUNTIME, "repeats can not be negative");
   ret(l, b_sum(b, b_cast(b, x, DT_I64), 1, false));
@@ -169,8 +178,10 @@ static void total(L *l) {
 static bool bincount_takes(L *l, Val x) {
   B *b = l_b(l);
   if (!dt_is_integral(b_dtype(b, x)))
-    l_fail(l, TPU_NOT_IMPLEMENTED, "\"bincount_cpu\" not implemented for '%s'", tpu_dtype_torch_name(b_dtype(b, x)));
-  if (b_rank(b, x) != 1 && !(b_rank(b, x) == 0)) l_fail(l, TPU_RUNTIME, "bincount only supports 1-d non-negative integral inputs.");
+    l_fail(l, TPU_NOT_IMPLEMENTED, "\"bincount_cpu\" not implemented for '%s'",
+           tpu_dtype_torch_name(b_dtype(b, x)));
+  if (b_rank(b, x) != 1 && !(b_rank(b, x) == 0))
+    l_fail(l, TPU_RUNTIME, "bincount only supports 1-d non-negative integral inputs.");
   return b_ok(b);
 }
 
@@ -180,11 +191,14 @@ static void extent(L *l) {
   Val x = l_tensor(l, 0);
   if (!bincount_takes(l, x)) return;
   x = b_cast(b, ix_flat(b, x), DT_I64);
-  b_check(b, b_ge(b, x, b_const_i(b, DT_I64, 0)), TPU_RUNTIME, "bincount only supports 1-d non-negative integral inputs.");
-  ret(l, b_add(b, b_reduce(b, RED_MAX, b_pad_axis(b, x, 0, 1, 0, b_const_i(b, DT_I64, -1)), 1, false), b_const_i(b, DT_I64, 1)));
+  b_check(b, b_ge(b, x, b_const_i(b, DT_I64, 0)), TPU_RUNTIME,
+          "bincount only supports 1-d non-negative integral inputs.");
+  ret(l, b_add(b, b_reduce(b, RED_MAX, b_pad_axis(b, x, 0, 1, 0, b_const_i(b, DT_I64, -1)), 1, false),
+               b_const_i(b, DT_I64, 1)));
 }
 
-/* tpu::bincount(x, Tensor? weights, int size): counts (or sums of weights) by value; weights of f32 stay f32, others become f64 */
+/* tpu::bincount(x, Tensor? weights, int size): counts (or sums of weights) by value; weights of f32 stay f32,
+ * others become f64 */
 static void bincount(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0);
@@ -201,25 +215,22 @@ static void bincount(L *l) {
   ret(l, b_scatter_nd(b, SCAT_ADD, b_zeros(b, b_dtype(b, w), &s), &x, 1, w));
 }
 
-/* --- assertions ------------------------------------------------------------------------------------------------------------------ */
+/* --- assertions --- */
 
 /* (self, message) */
 static void assert_async(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0);
   const char *message = l_string(l, 1);
-  if (b_ok(b) && b_numel_static(b, x) != 1) l_fail(l, TPU_RUNTIME, "Boolean value of Tensor with more than one value is ambiguous");
-  b_check(b, b_cast(b, x, DT_BOOL), TPU_RUNTIME, *message ? message : "Expected Tensor with single nonzero value, but got zero");
+  if (b_ok(b) && b_numel_static(b, x) != 1)
+    l_fail(l, TPU_RUNTIME, "Boolean value of Tensor with more than one value is ambiguous");
+  b_check(b, b_cast(b, x, DT_BOOL), TPU_RUNTIME,
+          *message ? message : "Expected Tensor with single nonzero value, but got zero");
 }
 
 const tpu_row rows_dynamic[] = {
-  {"_assert_async", assert_async, 0, ROW_NONE},
-  {"_assert_async.msg", assert_async, 0, ROW_NONE},
-  {"tpu::nonzero", nonzero, 0, ROW_INTERNAL},
-  {"tpu::masked_select", masked_select, 0, ROW_INTERNAL},
-  {"tpu::unique", unique, 0, ROW_INTERNAL},
-  {"tpu::unique_dim", unique_dim, 0, ROW_INTERNAL},
-  {"tpu::total", total, 0, ROW_INTERNAL},
-  {"tpu::extent", extent, 0, ROW_INTERNAL},
-  {"tpu::bincount", bincount, 0, ROW_INTERNAL},
-  {0}};
+    {"_assert_async", assert_async, 0, ROW_NONE}, {"_assert_async.msg", assert_async, 0, ROW_NONE},
+    {"tpu::nonzero", nonzero, 0, ROW_INTERNAL},   {"tpu::masked_select", masked_select, 0, ROW_INTERNAL},
+    {"tpu::unique", unique, 0, ROW_INTERNAL},     {"tpu::unique_dim", unique_dim, 0, ROW_INTERNAL},
+    {"tpu::total", total, 0, ROW_INTERNAL},       {"tpu::extent", extent, 0, ROW_INTERNAL},
+    {"tpu::bincount", bincount, 0, ROW_INTERNAL}, {0}};

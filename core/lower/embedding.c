@@ -9,7 +9,8 @@ static void embedding(L *l) {
   Val w = l_tensor(l, 0);
   if (b_rank(b, w) != 2) l_fail(l, TPU_RUNTIME, "'weight' must be 2-D");
   if (!b_ok(b)) return;
-  ret(l, b_take(b, w, ix_ready(l, l_tensor(l, 1), w, 0, IX_EXACT, TPU_INDEX, "index out of range in self"), 0));
+  ret(l,
+      b_take(b, w, ix_ready(l, l_tensor(l, 1), w, 0, IX_EXACT, TPU_INDEX, "index out of range in self"), 0));
 }
 
 /* How often each of `rows` is named by idx (of any rank; out of range: not counted), in dtype dt. */
@@ -27,7 +28,9 @@ static Val table_gradient(B *b, Val g, Val idx, int64_t rows, int64_t padding, b
     Val n = b_take(b, frequencies(b, idx, rows, b_dtype(b, g)), idx, 0);
     g = b_div(b, g, b_unsqueeze(b, n, b_rank(b, n)));
   }
-  if (padding >= 0) idx = b_select(b, b_eq(b, idx, b_const_i(b, b_dtype(b, idx), padding)), b_const_i(b, b_dtype(b, idx), -1), idx);
+  if (padding >= 0)
+    idx = b_select(b, b_eq(b, idx, b_const_i(b, b_dtype(b, idx), padding)), b_const_i(b, b_dtype(b, idx), -1),
+                   idx);
   return b_scatter_nd(b, SCAT_ADD, b_zeros(b, b_dtype(b, g), &s), &idx, 1, g);
 }
 
@@ -36,18 +39,22 @@ static void embedding_backward(L *l) {
   B *b = l_b(l);
   Val g = l_tensor(l, 0), idx = l_tensor(l, 1);
   tpu_dtype dt = b_dtype(b, g);
-  if (!dt_is_int(b_dtype(b, idx)) || b_rank(b, g) < 1) l_fail(l, TPU_RUNTIME, "embedding_backward: expected integer indices");
+  if (!dt_is_int(b_dtype(b, idx)) || b_rank(b, g) < 1)
+    l_fail(l, TPU_RUNTIME, "embedding_backward: expected integer indices");
   if (!b_ok(b)) return;
-  ret(l, b_cast(b, table_gradient(b, b_cast(b, g, dt_acc(dt)), idx, l_int(l, 2), l_int(l, 3), l_bool(l, 4)), dt));
+  ret(l, b_cast(b, table_gradient(b, b_cast(b, g, dt_acc(dt)), idx, l_int(l, 2), l_int(l, 3), l_bool(l, 4)),
+                dt));
 }
 
-/* embedding_renorm_(self!, indices, max_norm, norm_type): named rows whose norm is above the limit are scaled down to it. */
+/* embedding_renorm_(self!, indices, max_norm, norm_type): named rows whose norm is above the limit are scaled
+ * down to it. */
 static void embedding_renorm(L *l) {
   B *b = l_b(l);
   Val w = l_tensor(l, 0);
   double limit = l_double(l, 2), p = l_double(l, 3);
   tpu_dtype dt = b_dtype(b, w), acc = dt_acc(dt);
-  Val idx = ix_ready(l, l_tensor(l, 1), w, 0, IX_EXACT, TPU_INDEX, "index out of range in self"), a = b_abs(b, b_cast(b, w, acc)), n;
+  Val idx = ix_ready(l, l_tensor(l, 1), w, 0, IX_EXACT, TPU_INDEX, "index out of range in self"),
+      a = b_abs(b, b_cast(b, w, acc)), n;
   if (!b_ok(b)) return;
   if (isinf(p))
     n = b_max(b, a, 2, true);
@@ -57,19 +64,21 @@ static void embedding_renorm(L *l) {
     n = b_sum(b, b_cast(b, b_cast(b, a, DT_BOOL), acc), 2, true);
   else
     n = b_pow(b, b_sum(b, b_pow(b, a, b_like(b, a, p)), 2, true), b_like(b, a, 1 / p));
-  Val named = b_gt(b, b_unsqueeze(b, frequencies(b, idx, b_dim_static(b, w, 0), DT_I32), 1), b_const_i(b, DT_I32, 0));
+  Val named =
+      b_gt(b, b_unsqueeze(b, frequencies(b, idx, b_dim_static(b, w, 0), DT_I32), 1), b_const_i(b, DT_I32, 0));
   Val bound = b_like(b, n, limit), factor = b_div(b, bound, b_add(b, n, b_like(b, n, 1e-7)));
-  ret(l, b_select(b, b_and(b, named, b_gt(b, n, bound)), b_cast(b, b_mul(b, b_cast(b, w, acc), factor), dt), w));
+  ret(l,
+      b_select(b, b_and(b, named, b_gt(b, n, bound)), b_cast(b, b_mul(b, b_cast(b, w, acc), factor), dt), w));
 }
 
-/* --- bags -------------------------------------------------------------------------------------------------------------------- */
+/* --- bags --- */
 
 enum { BAG_SUM, BAG_MEAN, BAG_MAX };
 
 typedef struct bags {
-  Val idx, bag;        /* of every index: its row (-1 where padding), its bag; I32 or I64, I64 */
-  Val size;            /* of every bag, without padding; I64 */
-  int64_t n, count;    /* indices, bags */
+  Val idx, bag;     /* of every index: its row (-1 where padding), its bag; I32 or I64, I64 */
+  Val size;         /* of every bag, without padding; I64 */
+  int64_t n, count; /* indices, bags */
   int mode;
 } bags;
 
@@ -105,16 +114,20 @@ static void bag_max(L *l, const bags *g, Val v, Val *out, Val *rows) {
   *rows = b_broadcast_to(b, b_select(b, found, b_cast(b, row, DT_I64), zero), &s);
 }
 
-/* (weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx)
+/* (weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset,
+ * padding_idx)
  * -> output, offset2bag, bag_size, max_indices */
 static void embedding_bag(L *l) {
   B *b = l_b(l);
   Val w = l_tensor(l, 0), raw = l_tensor(l, 1), offsets = l_tensor(l, 2), rows;
   tpu_dtype dt = b_dtype(b, w), acc = dt_acc(dt);
   bags g = {.mode = (int)l_int(l, 4), .n = b_numel_static(b, raw), .count = b_numel_static(b, offsets)};
-  if (b_rank(b, raw) != 1 || b_rank(b, offsets) != 1) l_fail(l, TPU_RUNTIME, "embedding_bag: input and offsets must be 1-D");
+  if (b_rank(b, raw) != 1 || b_rank(b, offsets) != 1)
+    l_fail(l, TPU_RUNTIME, "embedding_bag: input and offsets must be 1-D");
   if (l_has(l, 6) && g.mode != BAG_SUM)
-    l_fail(l, TPU_RUNTIME, "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum'");
+    l_fail(l, TPU_RUNTIME,
+           "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for "
+           "mode='sum'");
   if (l_bool(l, 7)) {
     if (g.count < 1) l_fail(l, TPU_RUNTIME, "include_last_offset: number of offsets should be at least 1");
     g.count--;
@@ -143,11 +156,13 @@ static void embedding_bag(L *l) {
   ret(l, rows);
 }
 
-/* The gradient of the table; the places of the arguments are of _embedding_bag_backward when datum is 1, else of the dense form. */
+/* The gradient of the table; the places of the arguments are of _embedding_bag_backward when datum is 1, else
+ * of the dense form. */
 static void embedding_bag_backward(L *l) {
   B *b = l_b(l);
   int shift = l_datum(l), rest = shift * 2;
-  Val g = l_tensor(l, 0), idx = l_tensor(l, 1), bag = l_tensor(l, 2 + shift), size = l_tensor(l, 3 + shift), max = l_tensor(l, 4 + shift);
+  Val g = l_tensor(l, 0), idx = l_tensor(l, 1), bag = l_tensor(l, 2 + shift), size = l_tensor(l, 3 + shift),
+      max = l_tensor(l, 4 + shift);
   int64_t rows = l_int(l, 5 + shift);
   bool by_frequency = l_bool(l, 6 + shift);
   int mode = (int)l_int(l, 7 + shift), weights = 8 + rest;
@@ -166,7 +181,8 @@ static void embedding_bag_backward(L *l) {
     ret(l, b_cast(b, b_scatter_nd(b, SCAT_ADD, b_zeros(b, acc, &s), at, 2, g), dt));
     return;
   }
-  if (mode == BAG_MEAN) g = b_div(b, g, b_unsqueeze(b, b_cast(b, b_maximum(b, size, b_const_i(b, DT_I64, 1)), acc), 1));
+  if (mode == BAG_MEAN)
+    g = b_div(b, g, b_unsqueeze(b, b_cast(b, b_maximum(b, size, b_const_i(b, DT_I64, 1)), acc), 1));
   Val v = b_take(b, g, bag, 0);
   if (l_has(l, weights)) v = b_mul(b, v, b_unsqueeze(b, b_cast(b, l_tensor(l, weights), acc), 1));
   ret(l, b_cast(b, table_gradient(b, v, idx, rows, padding, by_frequency), dt));
@@ -179,18 +195,19 @@ static void sample_weights_backward(L *l) {
   tpu_dtype dt = b_dtype(b, g), acc = dt_acc(dt);
   int64_t padding = l_int(l, 6);
   Val zero = b_const_i(b, b_dtype(b, idx), 0);
-  Val v = b_mul(b, b_cast(b, b_take(b, g, bag, 0), acc), b_cast(b, b_take(b, w, b_maximum(b, idx, zero), 0), acc));
+  Val v = b_mul(b, b_cast(b, b_take(b, g, bag, 0), acc),
+                b_cast(b, b_take(b, w, b_maximum(b, idx, zero), 0), acc));
   v = b_sum(b, v, 2, false);
   ret(l, b_cast(b, b_select(b, b_lt(b, without_padding(b, idx, padding), zero), b_like(b, v, 0), v), dt));
 }
 
 const tpu_row rows_embedding[] = {
-  {"embedding", embedding, 0, ROW_MASK},
-  {"embedding_dense_backward", embedding_backward, 0, ROW_MASK},
-  {"embedding_renorm_", embedding_renorm, 0, ROW_NONE},
-  {"_embedding_bag", embedding_bag, 0, ROW_NONE},
-  {"_embedding_bag_forward_only", embedding_bag, 0, ROW_NONE},
-  {"_embedding_bag_backward", embedding_bag_backward, 1, ROW_NONE},
-  {"_embedding_bag_dense_backward", embedding_bag_backward, 0, ROW_NONE},
-  {"_embedding_bag_per_sample_weights_backward", sample_weights_backward, 0, ROW_NONE},
-  {0}};
+    {"embedding", embedding, 0, ROW_MASK},
+    {"embedding_dense_backward", embedding_backward, 0, ROW_MASK},
+    {"embedding_renorm_", embedding_renorm, 0, ROW_NONE},
+    {"_embedding_bag", embedding_bag, 0, ROW_NONE},
+    {"_embedding_bag_forward_only", embedding_bag, 0, ROW_NONE},
+    {"_embedding_bag_backward", embedding_bag_backward, 1, ROW_NONE},
+    {"_embedding_bag_dense_backward", embedding_bag_backward, 0, ROW_NONE},
+    {"_embedding_bag_per_sample_weights_backward", sample_weights_backward, 0, ROW_NONE},
+    {0}};

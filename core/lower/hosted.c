@@ -1,13 +1,16 @@
-/* Results whose size depends on the data: the host's part. A row of dynamic.c computes at full capacity and counts; the count is read
- * here (the host waits) and the result is a prefix of the storage. So no program is made per count; only where the counted dim is not
- * the first one, or meets other indices, is the result made at its exact size. */
+/* Results whose size depends on the data: the host's part. A row of dynamic.c computes at full capacity and
+ * counts; the count is read here (the host waits) and the result is a prefix of the storage. So no program is
+ * made per count; only where the counted dim is not the first one, or meets other indices, is the result made
+ * at its exact size. */
 #include <string.h>
 
 #include "call/prep.h"
 #include "lower/indexing.h"
 #include "step/compose.h"
 
-enum { SHRINK_FROM = 1 << 16 }; /* elements: a larger result that is mostly empty moves to a smaller storage */
+enum {
+  SHRINK_FROM = 1 << 16
+}; /* elements: a larger result that is mostly empty moves to a smaller storage */
 
 static int64_t numel(const tpu_tensor *t) {
   int64_t n = 1;
@@ -28,11 +31,17 @@ static tpu_error *return_prefix(composition *c, const tpu_tensor *t, int64_t n) 
   return NULL;
 }
 
-static const tpu_arg *arg(const composition *c, int i) { return &c->call->args[i]; }
-static const tpu_tensor *tensor(const composition *c, int i) { return arg(c, i)->u.t; }
-static bool flag(const composition *c, int i) { return arg(c, i)->tag != TPU_A_NONE && arg(c, i)->u.i != 0; }
+static const tpu_arg *arg(const composition *c, int i) {
+  return &c->call->args[i];
+}
+static const tpu_tensor *tensor(const composition *c, int i) {
+  return arg(c, i)->u.t;
+}
+static bool flag(const composition *c, int i) {
+  return arg(c, i)->tag != TPU_A_NONE && arg(c, i)->u.i != 0;
+}
 
-/* --- nonzero, masked_select ------------------------------------------------------------------------------------------------ */
+/* --- nonzero, masked_select --- */
 
 static tpu_error *nonzero(composition *c) {
   const tpu_tensor *out[2];
@@ -50,9 +59,11 @@ static tpu_error *masked_select(composition *c) {
   return return_prefix(c, out[0], n);
 }
 
-/* --- masks among indices ----------------------------------------------------------------------------------------------------- */
+/* --- masks among indices --- */
 
-static bool is_given(const tpu_tensor *t) { return !(t->flags & TPU_T_UNDEFINED); }
+static bool is_given(const tpu_tensor *t) {
+  return !(t->flags & TPU_T_UNDEFINED);
+}
 
 static bool is_mask(const tpu_tensor *t) {
   tpu_dtype dt = is_given(t) ? tpu_dtype_from_torch(t->dtype) : DT_F32;
@@ -77,24 +88,29 @@ static indices look(const tpu_arg *a) {
 
 static tpu_error *check_mask(const tpu_tensor *x, const tpu_tensor *mask, int at, int place) {
   for (int i = 0; i < mask->rank; i++) {
-    if (at + i >= x->rank)
-      return tpu_err(TPU_INDEX, "too many indices for tensor of dimension %d", x->rank);
+    if (at + i >= x->rank) return tpu_err(TPU_INDEX, "too many indices for tensor of dimension %d", x->rank);
     if (mask->sizes[i] != x->sizes[at + i])
-      return tpu_err(TPU_INDEX, "The shape of the mask (size %lld at dimension %d) at index %d does not match the shape of the indexed tensor "
-                     "(size %lld) at index %d", (long long)mask->sizes[i], i, place, (long long)x->sizes[at + i], at + i);
+      return tpu_err(TPU_INDEX,
+                     "The shape of the mask (size %lld at dimension %d) at index %d does not match the shape "
+                     "of the indexed tensor "
+                     "(size %lld) at index %d",
+                     (long long)mask->sizes[i], i, place, (long long)x->sizes[at + i], at + i);
   }
   return NULL;
 }
 
 enum { INDEX_MAX = 32 };
 
-/* The list with every mask replaced by the columns of its trues. room: the columns may be longer than the count (zeros behind). */
-static tpu_error *expand_masks(composition *c, const tpu_tensor *x, const tpu_arg *a, bool room, tpu_tensor *list, int *len, int64_t *count) {
+/* The list with every mask replaced by the columns of its trues. room: the columns may be longer than the
+ * count (zeros behind). */
+static tpu_error *expand_masks(composition *c, const tpu_tensor *x, const tpu_arg *a, bool room,
+                               tpu_tensor *list, int *len, int64_t *count) {
   int at = 0;
   for (int k = 0; k < (int)a->n; k++) {
     const tpu_tensor *t = &a->u.t[k], *out[2];
     int width = is_mask(t) ? t->rank : 1;
-    if (at + width > INDEX_MAX) return tpu_err(TPU_INDEX, "too many indices for tensor of dimension %d", x->rank);
+    if (at + width > INDEX_MAX)
+      return tpu_err(TPU_INDEX, "too many indices for tensor of dimension %d", x->rank);
     if (!is_mask(t)) {
       list[at++] = *t;
       continue;
@@ -143,15 +159,14 @@ tpu_error *hosted_index_put(composition *c) {
   int n;
   int64_t count;
   TRY(expand_masks(c, x, arg(c, 1), false, list, &n, &count));
-  tpu_arg args[4] = {c_tensor(x), {.tag = TPU_A_TENSORS, .n = (uint32_t)n, .u.t = list}, *arg(c, 2), c_bool(flag(c, 3))};
+  tpu_arg args[4] = {
+      c_tensor(x), {.tag = TPU_A_TENSORS, .n = (uint32_t)n, .u.t = list}, *arg(c, 2), c_bool(flag(c, 3))};
   TRY(c_run(c, "index_put", 4, args, 1, &out));
   c_return(c, out, out->rank, out->sizes);
   return NULL;
 }
 
-/* --- unique -------------------------------------------------------------------------------------------------------------------- */
-
-
+/* --- unique --- */
 
 static void return_nothing(composition *c, const tpu_tensor *t) {
   int64_t zero = 0;
@@ -159,7 +174,8 @@ static void return_nothing(composition *c, const tpu_tensor *t) {
 }
 
 /* out: values, inverse, counts, n of a row; dim: where the values are packed. */
-static tpu_error *return_groups(composition *c, const tpu_tensor **out, int dim, bool inverse, bool counts, int nresults) {
+static tpu_error *return_groups(composition *c, const tpu_tensor **out, int dim, bool inverse, bool counts,
+                                int nresults) {
   int64_t n;
   TRY(c_item(c, out[3], &n));
   if (dim == 0) {
@@ -195,7 +211,9 @@ static tpu_error *run_unique_dim(composition *c, int64_t dim, bool sort, bool in
   return return_groups(c, out, (int)(dim < 0 ? dim + rank : dim), inverse, counts, 3);
 }
 
-static bool is_complex(const composition *c) { return dt_is_complex(tpu_dtype_from_torch(tensor(c, 0)->dtype)); }
+static bool is_complex(const composition *c) {
+  return dt_is_complex(tpu_dtype_from_torch(tensor(c, 0)->dtype));
+}
 
 /* (self, sorted, return_inverse) and (self, sorted, return_inverse, return_counts) */
 static tpu_error *unique(composition *c) {
@@ -207,7 +225,8 @@ static tpu_error *unique(composition *c) {
 /* (self, return_inverse, return_counts, dim) */
 static tpu_error *unique_consecutive(composition *c) {
   if (is_complex(c)) return c_decline(c, "unique of complex numbers");
-  if (arg(c, 3)->tag == TPU_A_NONE || tensor(c, 0)->rank == 0) return run_unique(c, false, flag(c, 1), flag(c, 2), 3);
+  if (arg(c, 3)->tag == TPU_A_NONE || tensor(c, 0)->rank == 0)
+    return run_unique(c, false, flag(c, 1), flag(c, 2), 3);
   return run_unique_dim(c, arg(c, 3)->u.i, false, flag(c, 1), flag(c, 2));
 }
 
@@ -223,7 +242,7 @@ static tpu_error *unique_dim_consecutive(composition *c) {
   return run_unique_dim(c, arg(c, 1)->u.i, false, flag(c, 2), flag(c, 3));
 }
 
-/* --- repeat_interleave, bincount -------------------------------------------------------------------------------------------------- */
+/* --- repeat_interleave, bincount --- */
 
 /* (repeats, output_size) */
 tpu_error *hosted_repeat_interleave(composition *c) {
@@ -253,13 +272,12 @@ static tpu_error *bincount(composition *c) {
   return NULL;
 }
 
-const tpu_row rows_hosted[] = {
-  {"nonzero", NULL, 0, ROW_NONE, nonzero},
-  {"masked_select", NULL, 0, ROW_NONE, masked_select},
-  {"_unique", NULL, 0, ROW_NONE, unique},
-  {"_unique2", NULL, 0, ROW_NONE, unique},
-  {"unique_consecutive", NULL, 0, ROW_NONE, unique_consecutive},
-  {"unique_dim", NULL, 0, ROW_NONE, unique_dim},
-  {"unique_dim_consecutive", NULL, 0, ROW_NONE, unique_dim_consecutive},
-  {"bincount", NULL, 0, ROW_NONE, bincount},
-  {0}};
+const tpu_row rows_hosted[] = {{"nonzero", NULL, 0, ROW_NONE, nonzero},
+                               {"masked_select", NULL, 0, ROW_NONE, masked_select},
+                               {"_unique", NULL, 0, ROW_NONE, unique},
+                               {"_unique2", NULL, 0, ROW_NONE, unique},
+                               {"unique_consecutive", NULL, 0, ROW_NONE, unique_consecutive},
+                               {"unique_dim", NULL, 0, ROW_NONE, unique_dim},
+                               {"unique_dim_consecutive", NULL, 0, ROW_NONE, unique_dim_consecutive},
+                               {"bincount", NULL, 0, ROW_NONE, bincount},
+                               {0}};

@@ -1,9 +1,10 @@
-/* Reading by index: advanced indexing, index_select, gather, take; filling by index; searches in sorted sequences. */
+/* Reading by index: advanced indexing, index_select, gather, take; filling by index; searches in sorted
+ * sequences. */
 #include <string.h>
 
 #include "lower/indexing.h"
 
-/* --- x[i, j, :], index_select, gather, take ------------------------------------------------------------------------- */
+/* --- x[i, j, :], index_select, gather, take --- */
 
 /* datum: IX_UNCHECKED for the unsafe form. */
 static void index_tensor(L *l) {
@@ -42,8 +43,11 @@ static bool gather_fits(L *l, Val x, Val idx, int axis, const char *op) {
   if (p != q) l_fail(l, TPU_RUNTIME, "Index tensor must have the same number of dimensions as input tensor");
   for (int i = 0; i < is->rank && i < xs->rank; i++)
     if (i != axis && !xs->d[i].sym && !is->d[i].sym && is->d[i].n > xs->d[i].n)
-      l_fail(l, TPU_RUNTIME, "Size does not match at dimension %d expected index of size %lld to be no larger than self of size %lld apart "
-             "from dimension %d (%s)", i, (long long)is->d[i].n, (long long)xs->d[i].n, axis, op);
+      l_fail(l, TPU_RUNTIME,
+             "Size does not match at dimension %d expected index of size %lld to be no larger than self of "
+             "size %lld apart "
+             "from dimension %d (%s)",
+             i, (long long)is->d[i].n, (long long)xs->d[i].n, axis, op);
   return b_ok(b);
 }
 
@@ -71,10 +75,13 @@ static void take(L *l) {
     return;
   }
   if (b_numel_static(b, x) == 0) l_fail(l, TPU_INDEX, "take(): tried to take from an empty tensor");
-  ret(l, b_take(b, ix_flat(b, x), ix_ready(l, idx, x, -1, IX_WRAP, TPU_INDEX, "out of range: tried to access an index outside of the tensor"), 0));
+  ret(l, b_take(b, ix_flat(b, x),
+                ix_ready(l, idx, x, -1, IX_WRAP, TPU_INDEX,
+                         "out of range: tried to access an index outside of the tensor"),
+                0));
 }
 
-/* --- fill -------------------------------------------------------------------------------------------------------------- */
+/* --- fill --- */
 
 /* (self, dim, index, value) */
 static void index_fill(L *l) {
@@ -84,8 +91,11 @@ static void index_fill(L *l) {
   tpu_dtype dt = b_dtype(b, x), from = l_is_tensor(l, 3) ? b_dtype(b, l_tensor(l, 3)) : l_scalar_dtype(l, 3);
   if (b_rank(b, idx) > 1) l_fail(l, TPU_INDEX, "Index has to be a vector/scalar");
   if (l_is_tensor(l, 3) && b_rank(b, l_tensor(l, 3)))
-    l_fail(l, TPU_RUNTIME, "index_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).", b_rank(b, l_tensor(l, 3)));
-  if (dt_is_complex(from) && !dt_is_complex(dt)) l_fail(l, TPU_RUNTIME, "index_fill_(): Converting complex Scalar to non-complex type is not supported");
+    l_fail(l, TPU_RUNTIME,
+           "index_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
+           b_rank(b, l_tensor(l, 3)));
+  if (dt_is_complex(from) && !dt_is_complex(dt))
+    l_fail(l, TPU_RUNTIME, "index_fill_(): Converting complex Scalar to non-complex type is not supported");
   if (!b_ok(b)) return;
   Val value = l_tensor_as(l, 3, dt);
   idx = ix_flat(b, ix_ready(l, idx, x, axis, IX_WRAP, TPU_INDEX, NULL));
@@ -99,16 +109,19 @@ static void index_fill(L *l) {
   ret(l, b_select(b, b_broadcast_dims(b, hit, b_shape(b, x), &axis), value, x));
 }
 
-/* --- searches ------------------------------------------------------------------------------------------------------------ */
+/* --- searches --- */
 
-static Val search_result(L *l, Val at, int int32_at) { return b_cast(l_b(l), at, l_bool(l, int32_at) ? DT_I32 : DT_I64); }
+static Val search_result(L *l, Val at, int int32_at) {
+  return b_cast(l_b(l), at, l_bool(l, int32_at) ? DT_I32 : DT_I64);
+}
 
 /* (self, boundaries, out_int32, right) */
 static void bucketize(L *l) {
   B *b = l_b(l);
   Val bounds = l_tensor(l, 1);
   if (b_rank(b, bounds) != 1)
-    l_fail(l, TPU_RUNTIME, "bucketize(): boundaries tensor must be 1 dimension, but got dim(%d)", b_rank(b, bounds));
+    l_fail(l, TPU_RUNTIME, "bucketize(): boundaries tensor must be 1 dimension, but got dim(%d)",
+           b_rank(b, bounds));
   if (!b_ok(b)) return;
   tpu_dtype dt = l_result_type2(l, 0, 1);
   ret(l, search_result(l, ix_search(b, b_cast(b, bounds, dt), l_tensor_as(l, 0, dt), l_bool(l, 3)), 2));
@@ -123,20 +136,27 @@ static void searchsorted(L *l) {
   if (*side && strcmp(side, "left") && strcmp(side, "right"))
     l_fail(l, TPU_RUNTIME, "torch.searchsorted(): side can only be 'left' or 'right' but got %s", side);
   if (right && !strcmp(side, "left"))
-    l_fail(l, TPU_RUNTIME, "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True");
+    l_fail(l, TPU_RUNTIME,
+           "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was "
+           "True");
   right = right || !strcmp(side, "right");
   tpu_dtype dt = l_result_type2(l, 0, 1);
   if (l_has(l, 5)) {
-    Val order = ix_ready(l, l_tensor(l, 5), bounds, b_rank(b, bounds) - 1, IX_EXACT, TPU_RUNTIME, "torch.searchsorted(): sorter index out of range");
+    Val order = ix_ready(l, l_tensor(l, 5), bounds, b_rank(b, bounds) - 1, IX_EXACT, TPU_RUNTIME,
+                         "torch.searchsorted(): sorter index out of range");
     bounds = b_gather_axis(b, bounds, order, b_rank(b, bounds) - 1);
   }
   Val v = l_tensor_as(l, 1, dt);
   const shape *s = b_shape(b, bounds), *t = b_shape(b, v);
   bool same = s->rank == t->rank;
   for (int i = 0; i + 1 < s->rank && same; i++) same = s->d[i].n == t->d[i].n;
-  if (s->rank == 0) l_fail(l, TPU_RUNTIME, "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1");
+  if (s->rank == 0)
+    l_fail(l, TPU_RUNTIME,
+           "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1");
   if (s->rank != 1 && !same)
-    l_fail(l, TPU_RUNTIME, "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and "
+    l_fail(l, TPU_RUNTIME,
+           "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of "
+           "boundaries tensor and "
            "input value tensor must match");
   if (!b_ok(b)) return;
   ret(l, search_result(l, ix_search(b, b_cast(b, bounds, dt), v, right), 2));
@@ -155,13 +175,14 @@ static void isin(L *l) {
     Val eq = b_eq(b, b_unsqueeze(b, x, b_rank(b, x)), set);
     hit = b_reduce(b, RED_OR, eq, 1u << b_rank(b, x), false);
   } else {
-    Val sorted = b_sort(b, set, 0, false, NULL), at = b_minimum(b, ix_search(b, sorted, x, false), b_const_i(b, DT_I32, m - 1));
+    Val sorted = b_sort(b, set, 0, false, NULL),
+        at = b_minimum(b, ix_search(b, sorted, x, false), b_const_i(b, DT_I32, m - 1));
     hit = b_eq(b, b_take(b, sorted, at, 0), x);
   }
   ret(l, l_bool(l, 3) ? b_not(b, hit) : hit);
 }
 
-/* --- static forms of data-dependent ops ----------------------------------------------------------------------------------------- */
+/* --- static forms of data-dependent ops --- */
 
 /* (self, size, fill_value): coordinates of the first `size` nonzeros, rows of fill_value behind. */
 static void nonzero_static(L *l) {
@@ -178,7 +199,8 @@ static void nonzero_static(L *l) {
     return;
   }
   Val lin = b_cast(b, ix_trues(b, flat, size), DT_I64), col[IR_MAX_RANK];
-  Val count = b_sum(b, b_cast(b, flat, DT_I64), 1, false), inside = b_lt(b, b_iota(b, DT_I64, &line, 0), count);
+  Val count = b_sum(b, b_cast(b, flat, DT_I64), 1, false),
+      inside = b_lt(b, b_iota(b, DT_I64, &line, 0), count);
   for (int i = 0; i < rank; i++) {
     Val d = b_const_i(b, DT_I64, b_dim_static(b, x, i));
     stride /= b_dim_static(b, x, i);
@@ -204,20 +226,20 @@ static void repeat_interleave(L *l) {
 }
 
 const tpu_row rows_index[] = {
-  {"index.Tensor", index_tensor, 0, ROW_MASK, hosted_index},
-  {"_unsafe_index.Tensor", index_tensor, IX_UNCHECKED, ROW_MASK, hosted_index},
-  {"index_select", index_select, 0, ROW_MASK},
-  {"gather", gather, 0, ROW_MASK},
-  {"take", take, 0, ROW_NONE},
-  {"index_fill.int_Scalar", index_fill, 0, ROW_NONE},
-  {"index_fill.int_Tensor", index_fill, 0, ROW_NONE},
-  {"bucketize.Tensor", bucketize, 0, ROW_NONE},
-  {"bucketize.Scalar", bucketize, 0, ROW_NONE},
-  {"searchsorted.Tensor", searchsorted, 0, ROW_NONE},
-  {"searchsorted.Scalar", searchsorted, 0, ROW_NONE},
-  {"isin.Tensor_Tensor", isin, 0, ROW_NONE},
-  {"isin.Tensor_Scalar", isin, 0, ROW_NONE},
-  {"isin.Scalar_Tensor", isin, 0, ROW_NONE},
-  {"nonzero_static", nonzero_static, 0, ROW_NONE},
-  {"repeat_interleave.Tensor", repeat_interleave, 0, ROW_NONE, hosted_repeat_interleave},
-  {0}};
+    {"index.Tensor", index_tensor, 0, ROW_MASK, hosted_index},
+    {"_unsafe_index.Tensor", index_tensor, IX_UNCHECKED, ROW_MASK, hosted_index},
+    {"index_select", index_select, 0, ROW_MASK},
+    {"gather", gather, 0, ROW_MASK},
+    {"take", take, 0, ROW_NONE},
+    {"index_fill.int_Scalar", index_fill, 0, ROW_NONE},
+    {"index_fill.int_Tensor", index_fill, 0, ROW_NONE},
+    {"bucketize.Tensor", bucketize, 0, ROW_NONE},
+    {"bucketize.Scalar", bucketize, 0, ROW_NONE},
+    {"searchsorted.Tensor", searchsorted, 0, ROW_NONE},
+    {"searchsorted.Scalar", searchsorted, 0, ROW_NONE},
+    {"isin.Tensor_Tensor", isin, 0, ROW_NONE},
+    {"isin.Tensor_Scalar", isin, 0, ROW_NONE},
+    {"isin.Scalar_Tensor", isin, 0, ROW_NONE},
+    {"nonzero_static", nonzero_static, 0, ROW_NONE},
+    {"repeat_interleave.Tensor", repeat_interleave, 0, ROW_NONE, hosted_repeat_interleave},
+    {0}};

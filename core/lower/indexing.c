@@ -18,7 +18,9 @@ Val ix_raise(B *b, Val x, int rank) {
   return x;
 }
 
-Val ix_flat(B *b, Val x) { return b_reshape_to(b, x, 1, (int64_t[]){b_numel_static(b, x)}); }
+Val ix_flat(B *b, Val x) {
+  return b_reshape_to(b, x, 1, (int64_t[]){b_numel_static(b, x)});
+}
 
 static bool static_empty(const shape *s) {
   for (int i = 0; i < s->rank; i++)
@@ -45,7 +47,10 @@ Val ix_ready(L *l, Val idx, Val x, int axis, int wrap, tpu_code code, const char
   if (dt != DT_I32 && dt != DT_I64) dt = DT_I64;
   idx = b_mask_pad(b, b_cast(b, idx, dt), axes_all(b_rank(b, idx)), b_const_i(b, dt, 0));
   bool one = b_rank(b, x) == 0;
-  Val n = one ? b_const_i(b, dt, 1) : axis < 0 ? b_numel(b, x, dt) : b_size(b, x, axis, dt), zero = b_const_i(b, dt, 0);
+  Val n = one        ? b_const_i(b, dt, 1)
+          : axis < 0 ? b_numel(b, x, dt)
+                     : b_size(b, x, axis, dt),
+      zero = b_const_i(b, dt, 0);
   if (!b_ok(b) || static_empty(b_shape(b, idx))) return idx;
   Val low = wrap & IX_WRAP ? b_neg(b, n) : zero;
   char words[160];
@@ -63,12 +68,13 @@ Val ix_ready(L *l, Val idx, Val x, int axis, int wrap, tpu_code code, const char
   return fits_i32(b, x, axis) ? b_cast(b, idx, DT_I32) : idx; /* several times faster on CPU */
 }
 
-/* On CPU a gather of slices behind other axes is slow (f32[1000,1000] by 4,096 columns 25 ms, element by element 3;
- * f32[64,1000,64] by 1,000 rows 9.5 and 3.8). */
+/* On CPU a gather of slices behind other axes is slow (f32[1000,1000] by 4,096 columns 25 ms, element by
+ * element 3; f32[64,1000,64] by 1,000 rows 9.5 and 3.8). */
 Val ix_take(L *l, Val x, Val idx, int axis) {
   B *b = l_b(l);
   const shape *xs = b_shape(b, x), *is = b_shape(b, idx);
-  if (!b_ok(b) || !l_on_cpu(l) || axis == 0 || (is->rank != 1 && b_is_generic(b, idx))) return b_take(b, x, idx, axis);
+  if (!b_ok(b) || !l_on_cpu(l) || axis == 0 || (is->rank != 1 && b_is_generic(b, idx)))
+    return b_take(b, x, idx, axis);
   shape s = *xs, out = {0};
   Val line = is->rank == 1 ? idx : ix_flat(b, idx);
   s.d[axis] = b_shape(b, line)->d[0];
@@ -116,7 +122,9 @@ Val ix_pack(B *b, Val place, Val values, int64_t n) {
   return b_scatter_nd(b, SCAT_SET, b_zeros(b, b_dtype(b, values), &s), &place, 1, values);
 }
 
-Val ix_trues(B *b, Val mask, int64_t n) { return ix_pack(b, ix_rank(b, mask), b_iota(b, DT_I32, b_shape(b, mask), 0), n); }
+Val ix_trues(B *b, Val mask, int64_t n) {
+  return ix_pack(b, ix_rank(b, mask), b_iota(b, DT_I32, b_shape(b, mask), 0), n);
+}
 
 Val ix_scatter_slices(B *b, b_scat kind, Val x, Val idx, Val source, int axis) {
   bool scalar = b_rank(b, x) == 0;
@@ -132,7 +140,7 @@ Val ix_scatter_slices(B *b, b_scat kind, Val x, Val idx, Val source, int axis) {
   return scalar ? b_squeeze(b, v, 0) : v;
 }
 
-/* --- advanced indexing ----------------------------------------------------------------------------------------------------- */
+/* --- advanced indexing --- */
 
 /* The common shape of the index tensors. */
 static bool plan_common(L *l, ix_plan *p) {
@@ -147,7 +155,8 @@ static bool plan_common(L *l, ix_plan *p) {
       bool done = d.n == 1 && !d.sym, same = d.n == e.n && d.sym == e.sym;
       if (!done && !same && (e.n != 1 || e.sym)) {
         l_fail(l, d.sym || e.sym ? TPU_NOT_IMPLEMENTED : TPU_INDEX,
-               "shape mismatch: indexing tensors could not be broadcast together (sizes %lld and %lld)", (long long)d.n, (long long)e.n);
+               "shape mismatch: indexing tensors could not be broadcast together (sizes %lld and %lld)",
+               (long long)d.n, (long long)e.n);
         return false;
       }
       c.d[at] = done ? e : d;
@@ -230,5 +239,9 @@ static Val move_block(B *b, Val v, int from, int count, int to) {
   return b_transpose(b, v, perm);
 }
 
-Val ix_plan_in(B *b, const ix_plan *p, Val v) { return move_block(b, v, p->front, p->common.rank, 0); }
-Val ix_plan_out(B *b, const ix_plan *p, Val v) { return move_block(b, v, 0, p->common.rank, p->front); }
+Val ix_plan_in(B *b, const ix_plan *p, Val v) {
+  return move_block(b, v, p->front, p->common.rank, 0);
+}
+Val ix_plan_out(B *b, const ix_plan *p, Val v) {
+  return move_block(b, v, 0, p->common.rank, p->front);
+}

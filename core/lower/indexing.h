@@ -10,14 +10,15 @@ Val ix_move(B *b, Val x, int from, int to);
 Val ix_raise(B *b, Val x, int rank);
 /* x flat; a rank-0 x becomes [1]. Static. */
 Val ix_flat(B *b, Val x);
-/* Index values ready for the builder: I32 or I64, padding made 0, checked against the size of x's axis (of the flat x when axis is -1);
- * negative ones wrap round when `wrap`, else are out of range. `message` NULL: names the dimension and its size. */
+/* Index values ready for the builder: I32 or I64, padding made 0, checked against the size of x's axis (of
+ * the flat x when axis is -1); negative ones wrap round when `wrap`, else are out of range. `message` NULL:
+ * names the dimension and its size. */
 enum { IX_EXACT = 0, IX_WRAP = 1, IX_UNCHECKED = 2 };
 Val ix_ready(L *l, Val idx, Val x, int axis, int wrap, tpu_code code, const char *message);
 /* b_take by ready indices, in the form that is fast on the plugin. */
 Val ix_take(L *l, Val x, Val idx, int axis);
-/* How many elements of `sorted` stand before each v (right: before or equal); I32 of v's shape. `sorted` is [M], or [..., M] with
- * the leading dims of v. Both of one dtype. */
+/* How many elements of `sorted` stand before each v (right: before or equal); I32 of v's shape. `sorted` is
+ * [M], or [..., M] with the leading dims of v. Both of one dtype. */
 Val ix_search(B *b, Val sorted, Val v, bool right);
 /* For a flat mask: the rank of each true among the trues, -1 for false; I32. */
 Val ix_rank(B *b, Val mask);
@@ -25,18 +26,21 @@ Val ix_rank(B *b, Val mask);
 Val ix_pack(B *b, Val place, Val values, int64_t n);
 /* The ranks' order as a selection: flat positions of the trues, in order, then zeros; I32[n]. */
 Val ix_trues(B *b, Val mask, int64_t n);
-/* b_scatter_nd along one axis: whole slices of `source` (its axis as long as idx) go to x. idx of rank 0 or 1. */
+/* b_scatter_nd along one axis: whole slices of `source` (its axis as long as idx) go to x. idx of rank 0
+ * or 1. */
 Val ix_scatter_slices(B *b, b_scat kind, Val x, Val idx, Val source, int axis);
 
-/* PyTorch's advanced indexing by a list of optional integer tensors: the indexed axes, and where the dims of the (broadcast) index
- * tensors go in the result: to the place of the first when the axes are neighbours, else to the front. */
+/* PyTorch's advanced indexing by a list of optional integer tensors: the indexed axes, and where the dims of
+ * the (broadcast) index tensors go in the result: to the place of the first when the axes are neighbours,
+ * else to the front. */
 typedef struct ix_plan {
   int n, front;
   int axis[IR_MAX_RANK];
   Val idx[IR_MAX_RANK];
   shape common, result;
 } ix_plan;
-/* Argument i of the row against x; false after an error. Masks among the indices are an error (they have become integers before). */
+/* Argument i of the row against x; false after an error. Masks among the indices are an error (they have
+ * become integers before). */
 bool ix_plan_make(L *l, int i, Val x, int wrap, ix_plan *p);
 Val ix_plan_front(B *b, const ix_plan *p, Val x); /* x with the indexed axes first, in order */
 Val ix_plan_back(B *b, const ix_plan *p, Val x);  /* the inverse */

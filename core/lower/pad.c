@@ -1,7 +1,8 @@
-/* Paddings (constant, reflected, replicated) with their gradients, and sliding windows as matrices: unfold, im2col, col2im. */
+/* Paddings (constant, reflected, replicated) with their gradients, and sliding windows as matrices: unfold,
+ * im2col, col2im. */
 #include "lower/indexing.h"
 
-/* --- constant --------------------------------------------------------------------------------------------------------- */
+/* --- constant --- */
 
 static void constant_pad(L *l) {
   B *b = l_b(l);
@@ -11,32 +12,43 @@ static void constant_pad(L *l) {
   int64_t lo[IR_MAX_RANK] = {0}, hi[IR_MAX_RANK] = {0};
   if (n % 2) l_fail(l, TPU_RUNTIME, "Length of pad must be even but instead it equals %d", n);
   if (n / 2 > rank)
-    l_fail(l, TPU_RUNTIME, "Length of pad should be no more than twice the number of dimensions of the input. Pad length is %d while "
-           "the input has %d dimensions.", n, rank);
+    l_fail(l, TPU_RUNTIME,
+           "Length of pad should be no more than twice the number of dimensions of the input. Pad length is "
+           "%d while "
+           "the input has %d dimensions.",
+           n, rank);
   for (int k = 0; k < n / 2 && b_ok(b); k++) {
     int i = rank - 1 - k;
     lo[i] = pad[2 * k];
     hi[i] = pad[2 * k + 1];
     int64_t size = lo[i] || hi[i] ? b_dim_static(b, x, i) : 0;
     if (size + lo[i] + hi[i] < 0)
-      l_fail(l, TPU_RUNTIME, "The input size %lld, plus negative padding %lld and %lld resulted in a negative output size, which is "
-             "invalid. Check dimension %d of your input.", (long long)size, (long long)lo[i], (long long)hi[i], i);
+      l_fail(l, TPU_RUNTIME,
+             "The input size %lld, plus negative padding %lld and %lld resulted in a negative output size, "
+             "which is "
+             "invalid. Check dimension %d of your input.",
+             (long long)size, (long long)lo[i], (long long)hi[i], i);
   }
   ret(l, b_pad(b, x, lo, hi, NULL, l_scalar(l, 2, b_dtype(b, x))));
 }
 
-/* --- reflect, replicate -------------------------------------------------------------------------------------------------- */
+/* --- reflect, replicate --- */
 
 enum { PAD_REPLICATE = 8 }; /* datum: number of dims, plus this */
 
-static Val part(B *b, Val x, int axis, int64_t from, int64_t to) { return b_slice(b, x, axis, from, to, 1); }
+static Val part(B *b, Val x, int axis, int64_t from, int64_t to) {
+  return b_slice(b, x, axis, from, to, 1);
+}
 
-static int64_t at_least_0(int64_t v) { return v > 0 ? v : 0; }
+static int64_t at_least_0(int64_t v) {
+  return v > 0 ? v : 0;
+}
 
 /* The border of `k` places that goes before (or after) an axis of n. */
 static Val border(B *b, Val x, int axis, int64_t k, bool after, bool replicate) {
   int64_t n = b_dim_static(b, x, axis);
-  if (!replicate) return b_reverse(b, after ? part(b, x, axis, n - 1 - k, n - 1) : part(b, x, axis, 1, k + 1), axis);
+  if (!replicate)
+    return b_reverse(b, after ? part(b, x, axis, n - 1 - k, n - 1) : part(b, x, axis, 1, k + 1), axis);
   return b_tile_dim(b, after ? part(b, x, axis, n - 1, n) : part(b, x, axis, 0, 1), axis, k);
 }
 
@@ -75,17 +87,23 @@ static const int64_t *pad_arg(L *l, int i, Val x, int dims, bool replicate) {
   int n = l_ints(l, i, &pad), rank = b_rank(b, x);
   if (n != 2 * dims) l_fail(l, TPU_RUNTIME, "padding size is expected to be %d, but got: %d", 2 * dims, n);
   if (rank != dims + 1 && rank != dims + 2)
-    l_fail(l, TPU_RUNTIME, "Expected %dD or %dD (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, "
-           "but got a tensor of rank %d", dims + 1, dims + 2, rank);
+    l_fail(l, TPU_RUNTIME,
+           "Expected %dD or %dD (batch mode) tensor with possibly 0 batch size and other non-zero dimensions "
+           "for input, "
+           "but got a tensor of rank %d",
+           dims + 1, dims + 2, rank);
   for (int k = 0; k < dims && b_ok(b); k++) {
     int axis = rank - 1 - k;
     int64_t size = b_dim_static(b, x, axis), lo = pad[2 * k], hi = pad[2 * k + 1];
     if (!replicate && (lo >= size || hi >= size))
-      l_fail(l, TPU_RUNTIME, "Argument #%d: Padding size should be less than the corresponding input dimension, but got: padding "
-             "(%lld, %lld) at dimension %d of input", 4 + 2 * k, (long long)lo, (long long)hi, axis);
+      l_fail(l, TPU_RUNTIME,
+             "Argument #%d: Padding size should be less than the corresponding input dimension, but got: "
+             "padding "
+             "(%lld, %lld) at dimension %d of input",
+             4 + 2 * k, (long long)lo, (long long)hi, axis);
     if (size + lo + hi < 1 || size < 1)
-      l_fail(l, TPU_RUNTIME, "input (size %lld of dimension %d) is too small. Calculated output size: %lld", (long long)size, axis,
-             (long long)(size + lo + hi));
+      l_fail(l, TPU_RUNTIME, "input (size %lld of dimension %d) is too small. Calculated output size: %lld",
+             (long long)size, axis, (long long)(size + lo + hi));
   }
   return b_ok(b) ? pad : NULL;
 }
@@ -97,7 +115,8 @@ static void edge_pad(L *l) {
   bool replicate = l_datum(l) & PAD_REPLICATE;
   Val x = l_tensor(l, 0);
   const int64_t *pad = pad_arg(l, 1, x, dims, replicate);
-  for (int k = 0; k < dims && pad; k++) x = pad_axis(b, x, b_rank(b, x) - 1 - k, pad[2 * k], pad[2 * k + 1], replicate);
+  for (int k = 0; k < dims && pad; k++)
+    x = pad_axis(b, x, b_rank(b, x) - 1 - k, pad[2 * k], pad[2 * k + 1], replicate);
   ret(l, x);
 }
 
@@ -117,7 +136,7 @@ static void edge_pad_backward(L *l) {
   ret(l, b_cast(b, g, dt));
 }
 
-/* --- unfold ----------------------------------------------------------------------------------------------------------------- */
+/* --- unfold --- */
 
 /* The part k of each window, spread to where it came from and added: g is [..., windows at axis, ...]. */
 static Val window_part(B *b, Val g, int axis, int64_t n, int64_t start, int64_t step) {
@@ -131,7 +150,8 @@ static Val window_part(B *b, Val g, int axis, int64_t n, int64_t start, int64_t 
 
 enum { UNFOLD_UNROLLED = 16 };
 
-/* (grad_in, input_sizes, dim, size, step): grad_in has the windows at dim and their elements in a last dim. */
+/* (grad_in, input_sizes, dim, size, step): grad_in has the windows at dim and their elements in a last dim.
+ */
 static void unfold_backward(L *l) {
   B *b = l_b(l);
   Val g = l_tensor(l, 0);
@@ -148,20 +168,23 @@ static void unfold_backward(L *l) {
   shape s = shape_of(rank, sizes);
   Val v = b_zeros(b, b_dtype(b, g), &s);
   if (size <= UNFOLD_UNROLLED) {
-    for (int64_t k = 0; k < size; k++) v = b_add(b, v, window_part(b, b_squeeze(b, part(b, g, last, k, k + 1), last), axis, n, k, step));
+    for (int64_t k = 0; k < size; k++)
+      v = b_add(b, v, window_part(b, b_squeeze(b, part(b, g, last, k, k + 1), last), axis, n, k, step));
   } else {
     g = ix_move(b, ix_move(b, g, axis, 0), last, 1);
     shape grid = shape_of(2, (int64_t[]){b_dim_static(b, g, 0), size});
-    Val at = b_add(b, b_mul(b, b_iota(b, DT_I32, &grid, 0), b_const_i(b, DT_I32, step)), b_iota(b, DT_I32, &grid, 1));
+    Val at = b_add(b, b_mul(b, b_iota(b, DT_I32, &grid, 0), b_const_i(b, DT_I32, step)),
+                   b_iota(b, DT_I32, &grid, 1));
     v = ix_move(b, b_scatter_nd(b, SCAT_ADD, ix_move(b, v, axis, 0), &at, 1, g), 0, axis);
   }
   ret(l, b_cast(b, v, dt));
 }
 
-/* --- im2col, col2im ------------------------------------------------------------------------------------------------------------- */
+/* --- im2col, col2im --- */
 
 typedef struct patches {
-  int64_t k[2], dilation[2], pad[2], stride[2], size[2], out[2]; /* size: of the image, out: number of windows */
+  int64_t k[2], dilation[2], pad[2], stride[2], size[2],
+      out[2]; /* size: of the image, out: number of windows */
 } patches;
 
 static bool pair_arg(L *l, int i, int64_t *out, int64_t least, const char *name) {
@@ -171,8 +194,8 @@ static bool pair_arg(L *l, int i, int64_t *out, int64_t least, const char *name)
   if (!b_ok(l_b(l))) return false;
   for (int k = 0; k < 2; k++) out[k] = v[n == 2 ? k : 0];
   if (out[0] < least || out[1] < least)
-    l_fail(l, TPU_RUNTIME, "%s should be greater than %s, but got (%lld, %lld)", name, least ? "zero" : "or equal to zero",
-           (long long)out[0], (long long)out[1]);
+    l_fail(l, TPU_RUNTIME, "%s should be greater than %s, but got (%lld, %lld)", name,
+           least ? "zero" : "or equal to zero", (long long)out[0], (long long)out[1]);
   return b_ok(l_b(l));
 }
 
@@ -186,10 +209,14 @@ static bool patch_args(L *l, int i, patches *p) {
     p->out[k] = room < 0 ? 0 : room / p->stride[k] + 1;
   }
   if (p->out[0] > 0 && p->out[1] > 0) return true;
-  l_fail(l, TPU_RUNTIME, "Given input with spatial size (%lld, %lld), kernel_size=(%lld, %lld), dilation=(%lld, %lld), padding=(%lld, "
-         "%lld), calculated shape of the array of sliding blocks as (%lld, %lld), but its components must be at least one.",
-         (long long)p->size[0], (long long)p->size[1], (long long)p->k[0], (long long)p->k[1], (long long)p->dilation[0],
-         (long long)p->dilation[1], (long long)p->pad[0], (long long)p->pad[1], (long long)p->out[0], (long long)p->out[1]);
+  l_fail(l, TPU_RUNTIME,
+         "Given input with spatial size (%lld, %lld), kernel_size=(%lld, %lld), dilation=(%lld, %lld), "
+         "padding=(%lld, "
+         "%lld), calculated shape of the array of sliding blocks as (%lld, %lld), but its components must be "
+         "at least one.",
+         (long long)p->size[0], (long long)p->size[1], (long long)p->k[0], (long long)p->k[1],
+         (long long)p->dilation[0], (long long)p->dilation[1], (long long)p->pad[0], (long long)p->pad[1],
+         (long long)p->out[0], (long long)p->out[1]);
   return false;
 }
 
@@ -198,7 +225,8 @@ static void im2col(L *l) {
   Val x = l_tensor(l, 0);
   int rank = b_rank(b, x);
   patches p;
-  if (rank != 3 && rank != 4) l_fail(l, TPU_RUNTIME, "Expected 3D or 4D (batch mode) tensor, but got a tensor of rank %d", rank);
+  if (rank != 3 && rank != 4)
+    l_fail(l, TPU_RUNTIME, "Expected 3D or 4D (batch mode) tensor, but got a tensor of rank %d", rank);
   for (int k = 0; k < 2; k++) p.size[k] = b_dim_static(b, x, rank - 2 + k);
   if (!b_ok(b) || !patch_args(l, 1, &p)) return;
   if (p.k[0] * p.k[1] > 1024) {
@@ -213,7 +241,8 @@ static void im2col(L *l) {
     for (int64_t j = 0; j < p.k[1]; j++) {
       int64_t y0 = i * p.dilation[0], x0 = j * p.dilation[1];
       Val v = b_slice(b, x, 2, y0, y0 + (p.out[0] - 1) * p.stride[0] + 1, p.stride[0]);
-      parts[n++] = b_unsqueeze(b, b_slice(b, v, 3, x0, x0 + (p.out[1] - 1) * p.stride[1] + 1, p.stride[1]), 2);
+      parts[n++] =
+          b_unsqueeze(b, b_slice(b, v, 3, x0, x0 + (p.out[1] - 1) * p.stride[1] + 1, p.stride[1]), 2);
     }
   Val v = b_concat(b, parts, n, 2);
   int64_t batch = b_dim_static(b, v, 0), c = b_dim_static(b, v, 1);
@@ -227,17 +256,26 @@ static void col2im(L *l) {
   int rank = b_rank(b, x);
   tpu_dtype dt = b_dtype(b, x);
   patches p;
-  if (rank != 2 && rank != 3) l_fail(l, TPU_RUNTIME, "Expected 2D or 3D (batch mode) tensor for input, but got a tensor of rank %d", rank);
+  if (rank != 2 && rank != 3)
+    l_fail(l, TPU_RUNTIME, "Expected 2D or 3D (batch mode) tensor for input, but got a tensor of rank %d",
+           rank);
   if (!b_ok(b) || !pair_arg(l, 1, p.size, 1, "output_size") || !patch_args(l, 2, &p)) return;
   if (rank == 2) x = b_unsqueeze(b, x, 0);
-  int64_t batch = b_dim_static(b, x, 0), rows = b_dim_static(b, x, 1), cols = b_dim_static(b, x, 2), kk = p.k[0] * p.k[1];
+  int64_t batch = b_dim_static(b, x, 0), rows = b_dim_static(b, x, 1), cols = b_dim_static(b, x, 2),
+          kk = p.k[0] * p.k[1];
   if (rows % kk)
-    l_fail(l, TPU_RUNTIME, "Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got input.size(1)=%lld "
-           "and kernel_size=(%lld, %lld).", (long long)rows, (long long)p.k[0], (long long)p.k[1]);
+    l_fail(l, TPU_RUNTIME,
+           "Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got "
+           "input.size(1)=%lld "
+           "and kernel_size=(%lld, %lld).",
+           (long long)rows, (long long)p.k[0], (long long)p.k[1]);
   if (cols != p.out[0] * p.out[1])
-    l_fail(l, TPU_RUNTIME, "Given output_size=(%lld, %lld), expected size of input's dimension 2 to match the calculated number of sliding "
-           "blocks %lld * %lld = %lld, but got input.size(2)=%lld.", (long long)p.size[0], (long long)p.size[1], (long long)p.out[0],
-           (long long)p.out[1], (long long)(p.out[0] * p.out[1]), (long long)cols);
+    l_fail(l, TPU_RUNTIME,
+           "Given output_size=(%lld, %lld), expected size of input's dimension 2 to match the calculated "
+           "number of sliding "
+           "blocks %lld * %lld = %lld, but got input.size(2)=%lld.",
+           (long long)p.size[0], (long long)p.size[1], (long long)p.out[0], (long long)p.out[1],
+           (long long)(p.out[0] * p.out[1]), (long long)cols);
   if (!b_ok(b)) return;
   int64_t c = rows / kk, wide[2] = {p.size[0] + 2 * p.pad[0], p.size[1] + 2 * p.pad[1]};
   x = b_reshape_to(b, b_cast(b, x, dt_acc(dt)), 5, (int64_t[]){batch, c, kk, p.out[0], p.out[1]});
@@ -254,20 +292,20 @@ static void col2im(L *l) {
 }
 
 const tpu_row rows_pad[] = {
-  {"constant_pad_nd", constant_pad, 0, ROW_CHANNELS},
-  {"reflection_pad1d", edge_pad, 1, ROW_NONE},
-  {"reflection_pad2d", edge_pad, 2, ROW_CHANNELS},
-  {"reflection_pad3d", edge_pad, 3, ROW_CHANNELS},
-  {"replication_pad1d", edge_pad, 1 | PAD_REPLICATE, ROW_NONE},
-  {"replication_pad2d", edge_pad, 2 | PAD_REPLICATE, ROW_CHANNELS},
-  {"replication_pad3d", edge_pad, 3 | PAD_REPLICATE, ROW_CHANNELS},
-  {"reflection_pad1d_backward", edge_pad_backward, 1, ROW_NONE},
-  {"reflection_pad2d_backward", edge_pad_backward, 2, ROW_CHANNELS},
-  {"reflection_pad3d_backward", edge_pad_backward, 3, ROW_CHANNELS},
-  {"replication_pad1d_backward", edge_pad_backward, 1 | PAD_REPLICATE, ROW_NONE},
-  {"replication_pad2d_backward", edge_pad_backward, 2 | PAD_REPLICATE, ROW_CHANNELS},
-  {"replication_pad3d_backward", edge_pad_backward, 3 | PAD_REPLICATE, ROW_CHANNELS},
-  {"unfold_backward", unfold_backward, 0, ROW_NONE},
-  {"im2col", im2col, 0, ROW_NONE},
-  {"col2im", col2im, 0, ROW_NONE},
-  {0}};
+    {"constant_pad_nd", constant_pad, 0, ROW_CHANNELS},
+    {"reflection_pad1d", edge_pad, 1, ROW_NONE},
+    {"reflection_pad2d", edge_pad, 2, ROW_CHANNELS},
+    {"reflection_pad3d", edge_pad, 3, ROW_CHANNELS},
+    {"replication_pad1d", edge_pad, 1 | PAD_REPLICATE, ROW_NONE},
+    {"replication_pad2d", edge_pad, 2 | PAD_REPLICATE, ROW_CHANNELS},
+    {"replication_pad3d", edge_pad, 3 | PAD_REPLICATE, ROW_CHANNELS},
+    {"reflection_pad1d_backward", edge_pad_backward, 1, ROW_NONE},
+    {"reflection_pad2d_backward", edge_pad_backward, 2, ROW_CHANNELS},
+    {"reflection_pad3d_backward", edge_pad_backward, 3, ROW_CHANNELS},
+    {"replication_pad1d_backward", edge_pad_backward, 1 | PAD_REPLICATE, ROW_NONE},
+    {"replication_pad2d_backward", edge_pad_backward, 2 | PAD_REPLICATE, ROW_CHANNELS},
+    {"replication_pad3d_backward", edge_pad_backward, 3 | PAD_REPLICATE, ROW_CHANNELS},
+    {"unfold_backward", unfold_backward, 0, ROW_NONE},
+    {"im2col", im2col, 0, ROW_NONE},
+    {"col2im", col2im, 0, ROW_NONE},
+    {0}};

@@ -1,11 +1,19 @@
-/* Reductions: sums, products, extremes, any and all, norms, moments. Order statistics are in sort.c, distances in distance.c. */
+/* Reductions: sums, products, extremes, any and all, norms, moments. Order statistics are in sort.c,
+ * distances in distance.c. */
 #include <math.h>
 #include <string.h>
 
 #include "lower/indexing.h"
 
 enum {
-  R_SUM, R_NANSUM, R_MEAN, R_PROD, R_MAX, R_MIN, R_ANY, R_ALL,
+  R_SUM,
+  R_NANSUM,
+  R_MEAN,
+  R_PROD,
+  R_MAX,
+  R_MIN,
+  R_ANY,
+  R_ALL,
   R_KIND = 15,
   R_DIMS = 16 /* the dims are argument 1, keepdim argument 2; otherwise all dims are reduced */
 };
@@ -15,21 +23,28 @@ static uint32_t axes_of(L *l, Val x) {
   return l_datum(l) & R_DIMS ? l_axes(l, 1, rank) : axes_all(rank);
 }
 
-static bool keep_of(L *l) { return (l_datum(l) & R_DIMS) && l_bool(l, 2); }
+static bool keep_of(L *l) {
+  return (l_datum(l) & R_DIMS) && l_bool(l, 2);
+}
 
-static int base_len(L *l) { return (int)strcspn(l_name(l), "."); }
+static int base_len(L *l) {
+  return (int)strcspn(l_name(l), ".");
+}
 
-/* --- sum, mean, prod ----------------------------------------------------------------------------------------------- */
+/* --- sum, mean, prod --- */
 
 static tpu_dtype mean_dtype(L *l, tpu_dtype from, tpu_dtype asked) {
   tpu_dtype dt = asked == DT_NONE ? from : asked;
   if (dt_is_integral(dt))
-    l_fail(l, TPU_RUNTIME, "mean(): could not infer output dtype. %s dtype must be either a floating point or complex dtype. Got: %s",
+    l_fail(l, TPU_RUNTIME,
+           "mean(): could not infer output dtype. %s dtype must be either a floating point or complex dtype. "
+           "Got: %s",
            asked == DT_NONE ? "Input" : "Optional", tpu_dtype_torch_name(dt));
   return dt;
 }
 
-/* datum: what to add up, and where the dims are. The operand is cast to the result's dtype first, as in torch. */
+/* datum: what to add up, and where the dims are. The operand is cast to the result's dtype first, as in
+ * torch. */
 static void sum_like(L *l) {
   B *b = l_b(l);
   int kind = l_datum(l) & R_KIND;
@@ -37,12 +52,14 @@ static void sum_like(L *l) {
   tpu_dtype from = b_dtype(b, x), asked = l_dtype(l, l_datum(l) & R_DIMS ? 3 : 1);
   tpu_dtype dt = asked != DT_NONE ? asked : dt_is_integral(from) ? DT_I64 : from;
   if (kind == R_MEAN) dt = mean_dtype(l, from, asked);
-  if (kind == R_NANSUM && dt_is_complex(from)) l_fail(l, TPU_RUNTIME, "nansum does not support complex inputs");
+  if (kind == R_NANSUM && dt_is_complex(from))
+    l_fail(l, TPU_RUNTIME, "nansum does not support complex inputs");
   if (kind == R_NANSUM && dt_is_float(from)) x = b_select(b, b_isnan(b, x), b_like(b, x, 0), x);
   x = b_cast(b, x, dt);
   uint32_t axes = axes_of(l, x);
   bool keep = keep_of(l);
-  ret(l, kind == R_MEAN ? b_mean(b, x, axes, keep) : b_reduce(b, kind == R_PROD ? RED_PROD : RED_SUM, x, axes, keep));
+  ret(l, kind == R_MEAN ? b_mean(b, x, axes, keep)
+                        : b_reduce(b, kind == R_PROD ? RED_PROD : RED_SUM, x, axes, keep));
 }
 
 static void trace(L *l) {
@@ -63,7 +80,7 @@ static void count_nonzero(L *l) {
   ret(l, b_sum(b, b_cast(b, x, DT_I64), axes, false));
 }
 
-/* --- any, all -------------------------------------------------------------------------------------------------------- */
+/* --- any, all --- */
 
 static void any_all(L *l) {
   B *b = l_b(l);
@@ -86,7 +103,7 @@ static void any_all_dims(L *l) {
   ret(l, b_dtype(b, x) == DT_U8 ? b_cast(b, b_cast(b, x, DT_BOOL), DT_U8) : b_cast(b, x, DT_BOOL));
 }
 
-/* --- extremes --------------------------------------------------------------------------------------------------------- */
+/* --- extremes --- */
 
 /* An extreme of nothing is an error: in torch's words, by whether the caller named dims. */
 static void check_not_empty(L *l, Val x, uint32_t axes, bool named) {
@@ -94,18 +111,21 @@ static void check_not_empty(L *l, Val x, uint32_t axes, bool named) {
   const shape *s = b_shape(b, x);
   for (int i = 0; i < s->rank && named; i++)
     if ((axes >> i & 1) && !s->d[i].sym && s->d[i].n == 0)
-      l_fail(l, TPU_INDEX, "%.*s(): Expected reduction dim %d to have non-zero size.", base_len(l), l_name(l), i);
+      l_fail(l, TPU_INDEX, "%.*s(): Expected reduction dim %d to have non-zero size.", base_len(l), l_name(l),
+             i);
   if (named) return;
   for (int i = 0; i < s->rank; i++)
     if (!s->d[i].sym && s->d[i].n == 0)
       l_fail(l, TPU_RUNTIME,
-             "%.*s(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.",
+             "%.*s(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction "
+             "dim with the 'dim' argument.",
              base_len(l), l_name(l));
 }
 
 static void refuse_complex(L *l, Val x) {
   tpu_dtype dt = b_dtype(l_b(l), x);
-  if (dt_is_complex(dt)) l_fail(l, TPU_RUNTIME, "%.*s(): does not support complex input", base_len(l), l_name(l));
+  if (dt_is_complex(dt))
+    l_fail(l, TPU_RUNTIME, "%.*s(): does not support complex input", base_len(l), l_name(l));
 }
 
 /* max, min, amax, amin: values only. */
@@ -142,7 +162,8 @@ static void aminmax(L *l) {
   if (named) check_not_empty(l, x, axes, true);
   for (int i = 0; i < rank && !named; i++)
     if (!b_dim_is_generic(b, x, i) && b_dim_static(b, x, i) == 0)
-      l_fail(l, TPU_RUNTIME, "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.");
+      l_fail(l, TPU_RUNTIME,
+             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.");
   ret(l, b_min(b, x, axes, keep));
   ret(l, b_max(b, x, axes, keep));
 }
@@ -151,7 +172,8 @@ static void aminmax(L *l) {
 static Val arg_of_all(B *b, bool max, Val x) {
   int rank = b_rank(b, x);
   Val best = b_reduce(b, max ? RED_MAX : RED_MIN, x, axes_all(rank), false);
-  Val hit = b_or(b, b_eq(b, x, best), b_isnan(b, x)), step = b_const_i(b, DT_I64, 1), at = b_const_i(b, DT_I64, 0);
+  Val hit = b_or(b, b_eq(b, x, best), b_isnan(b, x)), step = b_const_i(b, DT_I64, 1),
+      at = b_const_i(b, DT_I64, 0);
   for (int i = rank - 1; i >= 0; i--) {
     at = b_add(b, at, b_mul(b, b_iota(b, DT_I64, b_shape(b, x), i), step));
     step = b_mul(b, step, b_size(b, x, i, DT_I64));
@@ -175,7 +197,7 @@ static void argmax(L *l) {
   ret(l, l_bool(l, 2) ? ix_raise(b, at, rank) : at);
 }
 
-/* --- norms --------------------------------------------------------------------------------------------------------------- */
+/* --- norms --- */
 
 /* x as magnitudes in the real dtype to accumulate in; squares when `square`. */
 static Val magnitude(B *b, Val x, bool square) {
@@ -195,11 +217,14 @@ static Val p_norm(L *l, Val x, int p, uint32_t axes, bool keep) {
   double n;
   if (p < 0 || !l_has(l, p) || l_scalar_is(l, p, 2))
     return b_cast(b, b_sqrt(b, b_sum(b, magnitude(b, x, true), axes, keep)), out);
-  if (l_scalar_is(l, p, 0)) return b_cast(b, b_sum(b, b_cast(b, b_cast(b, x, DT_BOOL), acc), axes, keep), out);
+  if (l_scalar_is(l, p, 0))
+    return b_cast(b, b_sum(b, b_cast(b, b_cast(b, x, DT_BOOL), acc), axes, keep), out);
   Val a = magnitude(b, x, false);
   if (l_scalar_is(l, p, 1)) return b_cast(b, b_sum(b, a, axes, keep), out);
   if (l_scalar_is(l, p, INFINITY) && b_const_value(b, b_count(b, x, axes, DT_F64), &n) && n == 0)
-    l_fail(l, TPU_RUNTIME, "linalg.vector_norm cannot compute the inf norm on an empty tensor because the operation does not have an identity");
+    l_fail(l, TPU_RUNTIME,
+           "linalg.vector_norm cannot compute the inf norm on an empty tensor because the operation does not "
+           "have an identity");
   if (l_scalar_is(l, p, INFINITY)) return b_cast(b, b_max(b, a, axes, keep), out);
   if (l_scalar_is(l, p, -INFINITY)) return b_cast(b, b_min(b, a, axes, keep), out);
   Val e = l_scalar(l, p, acc);
@@ -217,7 +242,8 @@ static void norm(L *l) {
   tpu_dtype dt = type_at ? l_dtype(l, type_at) : DT_NONE;
   if (dt == DT_NONE) dt = b_dtype(b, x);
   if (dt_is_integral(dt))
-    l_fail(l, TPU_RUNTIME, "linalg.vector_norm: Expected a floating point or complex tensor as input. Got %s", tpu_dtype_torch_name(dt));
+    l_fail(l, TPU_RUNTIME, "linalg.vector_norm: Expected a floating point or complex tensor as input. Got %s",
+           tpu_dtype_torch_name(dt));
   ret(l, p_norm(l, b_cast(b, x, dt), 1, dims ? l_axes(l, 2, rank) : axes_all(rank), dims && l_bool(l, 3)));
 }
 
@@ -237,11 +263,12 @@ static void renorm(L *l) {
   if (!b_ok(b)) return;
   tpu_dtype dt = b_dtype(b, x), real = dt_real(dt), acc = dt_acc(real);
   Val n = b_cast(b, p_norm(l, x, 1, axes_all(rank) & ~(1u << axis), true), acc), bound = l_scalar(l, 3, acc);
-  Val factor = b_select(b, b_gt(b, n, bound), b_div(b, bound, b_add(b, n, b_like(b, n, 1e-7))), b_like(b, n, 1));
+  Val factor =
+      b_select(b, b_gt(b, n, bound), b_div(b, bound, b_add(b, n, b_like(b, n, 1e-7))), b_like(b, n, 1));
   ret(l, b_cast(b, b_mul(b, x, b_cast(b, factor, real)), dt));
 }
 
-/* --- moments ----------------------------------------------------------------------------------------------------------------- */
+/* --- moments --- */
 
 enum { V_STD = 1, V_MEAN = 2 };
 
@@ -252,7 +279,8 @@ static void variance(L *l) {
   tpu_dtype dt = b_dtype(b, x), acc = dt_acc(dt), real = dt_real(acc);
   if (dt_is_integral(dt)) {
     bool pair = l_datum(l) & V_MEAN;
-    l_fail(l, TPU_RUNTIME, "%.*s only support floating point and complex dtypes", pair ? base_len(l) : 11, pair ? l_name(l) : "std and var");
+    l_fail(l, TPU_RUNTIME, "%.*s only support floating point and complex dtypes", pair ? base_len(l) : 11,
+           pair ? l_name(l) : "std and var");
     return;
   }
   uint32_t axes = l_axes(l, 1, b_rank(b, x));
@@ -283,46 +311,45 @@ static void logsumexp(L *l) {
   ret(l, b_cast(b, v, dt));
 }
 
-const tpu_row rows_reduce[] = {
-  {"sum", sum_like, R_SUM, ROW_MASK},
-  {"sum.dim_IntList", sum_like, R_SUM | R_DIMS, ROW_MASK},
-  {"nansum", sum_like, R_NANSUM | R_DIMS, ROW_MASK},
-  {"mean", sum_like, R_MEAN, ROW_MASK},
-  {"mean.dim", sum_like, R_MEAN | R_DIMS, ROW_MASK},
-  {"prod", sum_like, R_PROD, ROW_MASK},
-  {"prod.dim_int", sum_like, R_PROD | R_DIMS, ROW_MASK},
-  {"trace", trace, 0, ROW_MASK},
-  {"count_nonzero", count_nonzero, 0, ROW_MASK},
-  {"count_nonzero.dim_IntList", count_nonzero, 0, ROW_MASK},
-  {"any", any_all, R_ANY, ROW_MASK},
-  {"any.dim", any_all, R_ANY | R_DIMS, ROW_MASK},
-  {"any.dims", any_all_dims, R_ANY | R_DIMS, ROW_MASK},
-  {"all", any_all, R_ALL, ROW_MASK},
-  {"all.dim", any_all, R_ALL | R_DIMS, ROW_MASK},
-  {"all.dims", any_all_dims, R_ALL | R_DIMS, ROW_MASK},
-  {"_is_any_true", any_all, R_ANY, ROW_MASK},
-  {"_is_all_true", any_all, R_ALL, ROW_MASK},
-  {"max", extreme, R_MAX, ROW_MASK},
-  {"min", extreme, R_MIN, ROW_MASK},
-  {"amax", extreme, R_MAX | R_DIMS, ROW_MASK},
-  {"amin", extreme, R_MIN | R_DIMS, ROW_MASK},
-  {"max.dim", extreme_dim, R_MAX, ROW_MASK},
-  {"min.dim", extreme_dim, R_MIN, ROW_MASK},
-  {"aminmax", aminmax, 0, ROW_MASK},
-  {"_aminmax", aminmax, 0, ROW_MASK},
-  {"_aminmax.dim", aminmax, 0, ROW_MASK},
-  {"argmax", argmax, R_MAX, ROW_MASK},
-  {"argmin", argmax, R_MIN, ROW_MASK},
-  {"norm.Scalar", norm, 0, ROW_MASK | ROW_SPECIAL},
-  {"norm.ScalarOpt_dim", norm, 1, ROW_MASK | ROW_SPECIAL},
-  {"norm.ScalarOpt_dim_dtype", norm, 1 | 4 << 1, ROW_MASK | ROW_SPECIAL},
-  {"norm.ScalarOpt_dtype", norm, 2 << 1, ROW_MASK | ROW_SPECIAL},
-  {"linalg_vector_norm", norm, 1 | 4 << 1, ROW_MASK | ROW_SPECIAL},
-  {"dist", dist, 0, ROW_MASK | ROW_SPECIAL},
-  {"renorm", renorm, 0, ROW_MASK | ROW_SPECIAL},
-  {"std.correction", variance, V_STD, ROW_MASK},
-  {"var.correction", variance, 0, ROW_MASK},
-  {"std_mean.correction", variance, V_STD | V_MEAN, ROW_MASK},
-  {"var_mean.correction", variance, V_MEAN, ROW_MASK},
-  {"logsumexp", logsumexp, 0, ROW_MASK},
-  {0}};
+const tpu_row rows_reduce[] = {{"sum", sum_like, R_SUM, ROW_MASK},
+                               {"sum.dim_IntList", sum_like, R_SUM | R_DIMS, ROW_MASK},
+                               {"nansum", sum_like, R_NANSUM | R_DIMS, ROW_MASK},
+                               {"mean", sum_like, R_MEAN, ROW_MASK},
+                               {"mean.dim", sum_like, R_MEAN | R_DIMS, ROW_MASK},
+                               {"prod", sum_like, R_PROD, ROW_MASK},
+                               {"prod.dim_int", sum_like, R_PROD | R_DIMS, ROW_MASK},
+                               {"trace", trace, 0, ROW_MASK},
+                               {"count_nonzero", count_nonzero, 0, ROW_MASK},
+                               {"count_nonzero.dim_IntList", count_nonzero, 0, ROW_MASK},
+                               {"any", any_all, R_ANY, ROW_MASK},
+                               {"any.dim", any_all, R_ANY | R_DIMS, ROW_MASK},
+                               {"any.dims", any_all_dims, R_ANY | R_DIMS, ROW_MASK},
+                               {"all", any_all, R_ALL, ROW_MASK},
+                               {"all.dim", any_all, R_ALL | R_DIMS, ROW_MASK},
+                               {"all.dims", any_all_dims, R_ALL | R_DIMS, ROW_MASK},
+                               {"_is_any_true", any_all, R_ANY, ROW_MASK},
+                               {"_is_all_true", any_all, R_ALL, ROW_MASK},
+                               {"max", extreme, R_MAX, ROW_MASK},
+                               {"min", extreme, R_MIN, ROW_MASK},
+                               {"amax", extreme, R_MAX | R_DIMS, ROW_MASK},
+                               {"amin", extreme, R_MIN | R_DIMS, ROW_MASK},
+                               {"max.dim", extreme_dim, R_MAX, ROW_MASK},
+                               {"min.dim", extreme_dim, R_MIN, ROW_MASK},
+                               {"aminmax", aminmax, 0, ROW_MASK},
+                               {"_aminmax", aminmax, 0, ROW_MASK},
+                               {"_aminmax.dim", aminmax, 0, ROW_MASK},
+                               {"argmax", argmax, R_MAX, ROW_MASK},
+                               {"argmin", argmax, R_MIN, ROW_MASK},
+                               {"norm.Scalar", norm, 0, ROW_MASK | ROW_SPECIAL},
+                               {"norm.ScalarOpt_dim", norm, 1, ROW_MASK | ROW_SPECIAL},
+                               {"norm.ScalarOpt_dim_dtype", norm, 1 | 4 << 1, ROW_MASK | ROW_SPECIAL},
+                               {"norm.ScalarOpt_dtype", norm, 2 << 1, ROW_MASK | ROW_SPECIAL},
+                               {"linalg_vector_norm", norm, 1 | 4 << 1, ROW_MASK | ROW_SPECIAL},
+                               {"dist", dist, 0, ROW_MASK | ROW_SPECIAL},
+                               {"renorm", renorm, 0, ROW_MASK | ROW_SPECIAL},
+                               {"std.correction", variance, V_STD, ROW_MASK},
+                               {"var.correction", variance, 0, ROW_MASK},
+                               {"std_mean.correction", variance, V_STD | V_MEAN, ROW_MASK},
+                               {"var_mean.correction", variance, V_MEAN, ROW_MASK},
+                               {"logsumexp", logsumexp, 0, ROW_MASK},
+                               {0}};

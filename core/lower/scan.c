@@ -47,7 +47,9 @@ static void logcumsumexp(L *l) {
   Val x = l_tensor(l, 0);
   int axis = l_axis(l, 1, b_rank(b, x));
   tpu_dtype dt = b_dtype(b, x);
-  if (dt_is_integral(dt)) l_fail(l, TPU_NOT_IMPLEMENTED, "\"logcumsumexp_out_cpu\" not implemented for '%s'", tpu_dtype_torch_name(dt));
+  if (dt_is_integral(dt))
+    l_fail(l, TPU_NOT_IMPLEMENTED, "\"logcumsumexp_out_cpu\" not implemented for '%s'",
+           tpu_dtype_torch_name(dt));
   int64_t n = b_rank(b, x) ? b_dim_static(b, x, axis) : 1;
   Val v = b_cast(b, x, dt_acc(dt)), nothing = b_min_value(b, dt_real(dt_acc(dt)));
   for (int64_t k = 1; k < n && b_ok(b); k *= 2) {
@@ -57,13 +59,12 @@ static void logcumsumexp(L *l) {
   ret(l, b_cast(b, v, dt));
 }
 
-const tpu_row rows_scan[] = {
-  {"cumsum", cumulative, RED_SUM, ROW_MASK},
-  {"cumprod", cumulative, RED_PROD, ROW_MASK},
-  {"cummax", cumulative_extreme, CUM_MAX, ROW_MASK},
-  {"cummin", cumulative_extreme, 0, ROW_MASK},
-  {"_cummax_helper", cumulative_extreme, CUM_MAX | CUM_HELPER, ROW_NONE},
-  {"_cummin_helper", cumulative_extreme, CUM_HELPER, ROW_NONE},
-  {"logcumsumexp", logcumsumexp, 0, ROW_NONE},
-  {"_logcumsumexp", logcumsumexp, 0, ROW_NONE},
-  {0}};
+const tpu_row rows_scan[] = {{"cumsum", cumulative, RED_SUM, ROW_MASK},
+                             {"cumprod", cumulative, RED_PROD, ROW_MASK},
+                             {"cummax", cumulative_extreme, CUM_MAX, ROW_MASK},
+                             {"cummin", cumulative_extreme, 0, ROW_MASK},
+                             {"_cummax_helper", cumulative_extreme, CUM_MAX | CUM_HELPER, ROW_NONE},
+                             {"_cummin_helper", cumulative_extreme, CUM_HELPER, ROW_NONE},
+                             {"logcumsumexp", logcumsumexp, 0, ROW_NONE},
+                             {"_logcumsumexp", logcumsumexp, 0, ROW_NONE},
+                             {0}};

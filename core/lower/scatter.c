@@ -1,10 +1,11 @@
-/* Writing by index: scatter and its reductions, index_add, index_copy, index_reduce, index_put, put, masked_scatter.
- * Low floats accumulate in f32 (the builder's rule). */
+/* Writing by index: scatter and its reductions, index_add, index_copy, index_reduce, index_put, put,
+ * masked_scatter. Low floats accumulate in f32 (the builder's rule). */
 #include <string.h>
 
 #include "lower/indexing.h"
 
-/* --- one interface for scatter (an index of x's rank) and index_* (whole slices) ------------------------------------------- */
+/* --- one interface for scatter (an index of x's rank) and index_* (whole slices)
+ * ------------------------------------------- */
 
 typedef struct target {
   Val idx;
@@ -13,7 +14,8 @@ typedef struct target {
 } target;
 
 static Val write_to(B *b, b_scat kind, const target *t, Val x, Val v) {
-  return t->slices ? ix_scatter_slices(b, kind, x, t->idx, v, t->axis) : b_scatter_axis(b, kind, x, t->idx, v, t->axis);
+  return t->slices ? ix_scatter_slices(b, kind, x, t->idx, v, t->axis)
+                   : b_scatter_axis(b, kind, x, t->idx, v, t->axis);
 }
 
 /* `one` wherever an update goes, 0 elsewhere; v gives the shape of the updates. */
@@ -31,12 +33,13 @@ static Val identity(B *b, ix_red red, tpu_dtype dt) {
   }
 }
 
-static const b_scat scat_of[] = {[IX_SUM] = SCAT_ADD, [IX_PROD] = SCAT_MUL, [IX_MEAN] = SCAT_ADD,
+static const b_scat scat_of[] = {[IX_SUM] = SCAT_ADD,  [IX_PROD] = SCAT_MUL, [IX_MEAN] = SCAT_ADD,
                                  [IX_AMAX] = SCAT_MAX, [IX_AMIN] = SCAT_MIN, [IX_SET] = SCAT_SET};
 
 static Val reduce_to(B *b, ix_red red, const target *t, Val x, Val v, bool include_self) {
   tpu_dtype dt = b_dtype(b, x), acc = red == IX_SET ? dt : dt_acc(dt);
-  if (red != IX_SET && !include_self) x = b_select(b, mark(b, t, x, v, DT_BOOL, SCAT_SET), identity(b, red, dt), x);
+  if (red != IX_SET && !include_self)
+    x = b_select(b, mark(b, t, x, v, DT_BOOL, SCAT_SET), identity(b, red, dt), x);
   Val r = write_to(b, scat_of[red], t, b_cast(b, x, acc), b_cast(b, v, acc));
   if (red == IX_MEAN) {
     tpu_dtype real = dt_is_complex(acc) ? dt_real(acc) : acc;
@@ -57,7 +60,7 @@ static ix_red red_named(L *l, const char *name) {
   return IX_SUM;
 }
 
-/* --- scatter ------------------------------------------------------------------------------------------------------------------ */
+/* --- scatter --- */
 
 static bool is_static_empty(B *b, Val v) {
   for (int i = 0; i < b_rank(b, v); i++)
@@ -65,26 +68,37 @@ static bool is_static_empty(B *b, Val v) {
   return false;
 }
 
-static int rank1(B *b, Val v) { return b_rank(b, v) ? b_rank(b, v) : 1; }
+static int rank1(B *b, Val v) {
+  return b_rank(b, v) ? b_rank(b, v) : 1;
+}
 
 static bool scatter_fits(L *l, Val x, Val idx, Val src, int axis) {
   B *b = l_b(l);
   const shape *xs = b_shape(b, x), *is = b_shape(b, idx), *ss = src < 0 ? is : b_shape(b, src);
-  if (rank1(b, x) != rank1(b, idx)) l_fail(l, TPU_RUNTIME, "Index tensor must have the same number of dimensions as self tensor");
+  if (rank1(b, x) != rank1(b, idx))
+    l_fail(l, TPU_RUNTIME, "Index tensor must have the same number of dimensions as self tensor");
   if (src >= 0 && rank1(b, idx) != rank1(b, src))
     l_fail(l, TPU_RUNTIME, "Index tensor must have the same number of dimensions as src tensor");
   for (int i = 0; i < is->rank && b_ok(b); i++) {
     bool over_self = i != axis && i < xs->rank && !xs->d[i].sym && is->d[i].n > xs->d[i].n;
     bool over_src = i < ss->rank && !ss->d[i].sym && is->d[i].n > ss->d[i].n;
     if (!is->d[i].sym && (over_self || over_src))
-      l_fail(l, TPU_RUNTIME, "Expected index of size %lld at dimension %d to be no larger than self of size %lld apart from dimension %d and "
-             "to be no larger than src of size %lld", (long long)is->d[i].n, i, i < xs->rank ? (long long)xs->d[i].n : 1LL, axis,
+      l_fail(l, TPU_RUNTIME,
+             "Expected index of size %lld at dimension %d to be no larger than self of size %lld apart from "
+             "dimension %d and "
+             "to be no larger than src of size %lld",
+             (long long)is->d[i].n, i, i < xs->rank ? (long long)xs->d[i].n : 1LL, axis,
              i < ss->rank ? (long long)ss->d[i].n : 1LL);
   }
   return b_ok(b);
 }
 
-enum { SC_SRC = 1, SC_NAMED = 2, SC_INCLUDE = 4, SC_ADD = 8 }; /* src is a tensor; argument 4 names the reduction; argument 5 include_self */
+enum {
+  SC_SRC = 1,
+  SC_NAMED = 2,
+  SC_INCLUDE = 4,
+  SC_ADD = 8
+}; /* src is a tensor; argument 4 names the reduction; argument 5 include_self */
 
 /* (self, dim, index, src or value, [reduce], [include_self]) */
 static void scatter(L *l) {
@@ -104,32 +118,39 @@ static void scatter(L *l) {
   if (!b_ok(b) || !scatter_fits(l, x, idx, how & SC_SRC ? src : BAD, axis)) return;
   target t = {ix_ready(l, idx, x, axis, IX_EXACT, TPU_RUNTIME, NULL), axis, false};
   shape one = {0};
-  if ((how & SC_SRC) && b_rank(b, idx) == 0) src = b_reshape(b, b_rank(b, src) ? b_slice(b, src, 0, 0, 1, 1) : src, &one);
+  if ((how & SC_SRC) && b_rank(b, idx) == 0)
+    src = b_reshape(b, b_rank(b, src) ? b_slice(b, src, 0, 0, 1, 1) : src, &one);
   if (b_rank(b, idx) == 0 && b_rank(b, x)) t.idx = b_unsqueeze(b, t.idx, 0);
   if ((how & SC_SRC) && b_rank(b, t.idx) && b_rank(b, src) == 0) src = b_unsqueeze(b, src, 0);
   ret(l, reduce_to(b, red, &t, x, src, !(how & SC_INCLUDE) || l_bool(l, 5)));
 }
 
-/* --- index_add, index_copy, index_reduce ----------------------------------------------------------------------------------------- */
+/* --- index_add, index_copy, index_reduce --- */
 
 static bool slices_fit(L *l, Val x, Val idx, Val src, int axis, const char *op) {
   B *b = l_b(l);
-  if (b_rank(b, idx) > 1) l_fail(l, TPU_INDEX, "%s(): Index is supposed to be a vector, but got dim: %d", op, b_rank(b, idx));
+  if (b_rank(b, idx) > 1)
+    l_fail(l, TPU_INDEX, "%s(): Index is supposed to be a vector, but got dim: %d", op, b_rank(b, idx));
   if (b_dtype(b, x) != b_dtype(b, src))
-    l_fail(l, TPU_RUNTIME, "%s(): self (%s) and source (%s) must have the same scalar type", op, tpu_dtype_torch_name(b_dtype(b, x)),
-           tpu_dtype_torch_name(b_dtype(b, src)));
-  int64_t n = b_rank(b, idx) ? b_dim_static(b, idx, 0) : 1, m = b_rank(b, src) ? b_dim_static(b, src, axis) : 1;
+    l_fail(l, TPU_RUNTIME, "%s(): self (%s) and source (%s) must have the same scalar type", op,
+           tpu_dtype_torch_name(b_dtype(b, x)), tpu_dtype_torch_name(b_dtype(b, src)));
+  int64_t n = b_rank(b, idx) ? b_dim_static(b, idx, 0) : 1,
+          m = b_rank(b, src) ? b_dim_static(b, src, axis) : 1;
   if (n != m && b_ok(b))
-    l_fail(l, TPU_RUNTIME, "%s(): Number of indices (%lld) should be equal to source.size(dim): (%lld), for dim: %d", op, (long long)n,
-           (long long)m, axis);
+    l_fail(l, TPU_RUNTIME,
+           "%s(): Number of indices (%lld) should be equal to source.size(dim): (%lld), for dim: %d", op,
+           (long long)n, (long long)m, axis);
   const shape *xs = b_shape(b, x), *ss = b_shape(b, src);
   bool same = xs->rank == ss->rank || xs->rank == 0 || ss->rank == 0;
   for (int i = 0; i < xs->rank && i < ss->rank && same; i++) same = i == axis || xs->d[i].n == ss->d[i].n;
-  if (!same) l_fail(l, TPU_RUNTIME, "%s(): Source/destination tensor must have same slice shapes at dimension %d", op, axis);
+  if (!same)
+    l_fail(l, TPU_RUNTIME, "%s(): Source/destination tensor must have same slice shapes at dimension %d", op,
+           axis);
   return b_ok(b);
 }
 
-/* (self, dim, index, source, ...); datum: IX_SUM (with alpha), IX_SET, IX_MEAN for index_reduce (reduce, include_self) */
+/* (self, dim, index, source, ...); datum: IX_SUM (with alpha), IX_SET, IX_MEAN for index_reduce (reduce,
+ * include_self) */
 static void index_write(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0), idx = l_tensor(l, 2), src = l_tensor(l, 3);
@@ -145,16 +166,20 @@ static void index_write(L *l) {
     tpu_dtype acc = dt_acc(b_dtype(b, x));
     src = b_mul(b, b_cast(b, src, acc), l_scalar(l, 4, acc));
   }
-  target t = {ix_ready(l, idx, x, axis, IX_EXACT, TPU_INDEX, red == IX_SUM ? "index out of range in self" : NULL), axis, true};
+  target t = {
+      ix_ready(l, idx, x, axis, IX_EXACT, TPU_INDEX, red == IX_SUM ? "index out of range in self" : NULL),
+      axis, true};
   ret(l, reduce_to(b, red, &t, x, src, include));
 }
 
-/* --- index_put -------------------------------------------------------------------------------------------------------------------- */
+/* --- index_put --- */
 
-static bool is_mask(tpu_dtype dt) { return dt == DT_BOOL || dt == DT_U8; }
+static bool is_mask(tpu_dtype dt) {
+  return dt == DT_BOOL || dt == DT_U8;
+}
 
-/* Where the one index is a mask over the dims from k on. Values without a dim for the trues need no count of them; values with one are
- * taken by the rank of each true. */
+/* Where the one index is a mask over the dims from k on. Values without a dim for the trues need no count of
+ * them; values with one are taken by the rank of each true. */
 static Val put_mask(L *l, Val x, Val mask, int k, Val v, bool accumulate) {
   B *b = l_b(l);
   int rank = b_rank(b, x), r = b_rank(b, mask), rest = rank - k - r, q = b_rank(b, v), dims[IR_MAX_RANK];
@@ -162,8 +187,10 @@ static Val put_mask(L *l, Val x, Val mask, int k, Val v, bool accumulate) {
   for (int i = 0; i < r; i++) {
     dims[i] = k + i;
     if (k + i >= rank || ms->d[i].n != xs->d[k + i].n)
-      l_fail(l, TPU_INDEX, "The shape of the mask at index %d (%lld) does not match the shape of the indexed tensor at index %d", i,
-             (long long)ms->d[i].n, k + i);
+      l_fail(l, TPU_INDEX,
+             "The shape of the mask at index %d (%lld) does not match the shape of the indexed tensor at "
+             "index %d",
+             i, (long long)ms->d[i].n, k + i);
   }
   if (!b_ok(b)) return BAD;
   mask = b_cast(b, mask, DT_BOOL);
@@ -174,7 +201,8 @@ static Val put_mask(L *l, Val x, Val mask, int k, Val v, bool accumulate) {
     Val place = b_reshape(b, b_maximum(b, ix_rank(b, flat), zero), ms);
     if (n != 1) {
       Val count = b_sum(b, b_cast(b, flat, DT_I32), 1, false);
-      b_check(b, b_eq(b, count, b_const_i(b, DT_I32, n)), TPU_RUNTIME, "shape mismatch: value tensor cannot be broadcast to the indexing result");
+      b_check(b, b_eq(b, count, b_const_i(b, DT_I32, n)), TPU_RUNTIME,
+              "shape mismatch: value tensor cannot be broadcast to the indexing result");
     }
     v = b_take(b, v, n == 1 ? b_broadcast_to(b, zero, ms) : place, at);
   }
@@ -190,7 +218,9 @@ static void index_put(L *l) {
   bool accumulate = l_bool(l, 3);
   int n = l_len(l, 1), given = 0, last = 0;
   if (b_dtype(b, v) != dt)
-    l_fail(l, TPU_INDEX, "Index put requires the source and destination dtypes match, got %s for the destination and %s for the source.",
+    l_fail(l, TPU_INDEX,
+           "Index put requires the source and destination dtypes match, got %s for the destination and %s "
+           "for the source.",
            tpu_dtype_torch_name(dt), tpu_dtype_torch_name(b_dtype(b, v)));
   for (int k = 0; k < n; k++)
     if (l_has_item(l, 1, k)) given++, last = k;
@@ -211,13 +241,15 @@ static void index_put(L *l) {
     ir_dim d = s->d[s->rank - i], e = p.result.d[p.result.rank - i];
     fits = d.n == 1 || d.sym || e.sym || d.n == e.n;
   }
-  if (!fits) l_fail(l, TPU_RUNTIME, "shape mismatch: value tensor cannot be broadcast to the indexing result");
+  if (!fits)
+    l_fail(l, TPU_RUNTIME, "shape mismatch: value tensor cannot be broadcast to the indexing result");
   v = b_broadcast_to(b, v, &p.result);
   if (p.n == 0) {
     ret(l, accumulate ? b_add(b, x, v) : v);
     return;
   }
-  Val r = b_scatter_nd(b, accumulate ? SCAT_ADD : SCAT_SET, ix_plan_front(b, &p, x), p.idx, p.n, ix_plan_in(b, &p, v));
+  Val r = b_scatter_nd(b, accumulate ? SCAT_ADD : SCAT_SET, ix_plan_front(b, &p, x), p.idx, p.n,
+                       ix_plan_in(b, &p, v));
   ret(l, ix_plan_back(b, &p, r));
 }
 
@@ -226,26 +258,32 @@ static void put(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0), idx = l_tensor(l, 1), v = l_tensor(l, 2);
   if (b_dtype(b, x) != b_dtype(b, v))
-    l_fail(l, TPU_RUNTIME, "put_(): self and source expected to have the same dtype, but got self.dtype = %s and source.dtype = %s",
+    l_fail(l, TPU_RUNTIME,
+           "put_(): self and source expected to have the same dtype, but got self.dtype = %s and "
+           "source.dtype = %s",
            tpu_dtype_torch_name(b_dtype(b, x)), tpu_dtype_torch_name(b_dtype(b, v)));
   int64_t n = b_numel_static(b, idx), m = b_numel_static(b, v);
   if (n != m)
-    l_fail(l, TPU_RUNTIME, "put_(): Expected source and index to have the same number of elements, but got source.numel() = %lld, "
-           "index.numel() = %lld", (long long)m, (long long)n);
+    l_fail(l, TPU_RUNTIME,
+           "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
+           "%lld, "
+           "index.numel() = %lld",
+           (long long)m, (long long)n);
   if (!b_ok(b)) return;
   idx = ix_flat(b, ix_ready(l, idx, x, -1, IX_WRAP, TPU_INDEX, NULL));
   Val r = n ? b_scatter_nd(b, l_bool(l, 3) ? SCAT_ADD : SCAT_SET, ix_flat(b, x), &idx, 1, ix_flat(b, v)) : x;
   ret(l, b_reshape(b, r, b_shape(b, x)));
 }
 
-/* --- masked_scatter ------------------------------------------------------------------------------------------------------------------ */
+/* --- masked_scatter --- */
 
 /* (self, mask, source): the trues, in order, get the elements of source */
 static void masked_scatter(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0), mask = l_tensor(l, 1), src = l_tensor(l, 2);
   if (b_dtype(b, mask) != DT_BOOL)
-    l_fail(l, TPU_RUNTIME, "masked_scatter_ only supports boolean masks, but got mask with dtype %s", tpu_dtype_torch_name(b_dtype(b, mask)));
+    l_fail(l, TPU_RUNTIME, "masked_scatter_ only supports boolean masks, but got mask with dtype %s",
+           tpu_dtype_torch_name(b_dtype(b, mask)));
   if (b_dtype(b, x) != b_dtype(b, src))
     l_fail(l, TPU_RUNTIME, "masked_scatter_: expected self and source to have same dtypes but got %s and %s",
            tpu_dtype_torch_name(b_dtype(b, x)), tpu_dtype_torch_name(b_dtype(b, src)));
@@ -272,20 +310,19 @@ static void masked_scatter_backward(L *l) {
   ret(l, b_reshape_to(b, ix_pack(b, ix_rank(b, ix_flat(b, mask)), ix_flat(b, g), n), rank, sizes));
 }
 
-const tpu_row rows_scatter[] = {
-  {"scatter.src", scatter, SC_SRC, ROW_NONE},
-  {"scatter.value", scatter, 0, ROW_NONE},
-  {"scatter.reduce", scatter, SC_SRC | SC_NAMED, ROW_NONE},
-  {"scatter.value_reduce", scatter, SC_NAMED, ROW_NONE},
-  {"scatter_add", scatter, SC_SRC | SC_ADD, ROW_NONE},
-  {"scatter_reduce.two", scatter, SC_SRC | SC_NAMED | SC_INCLUDE, ROW_NONE},
-  {"index_add", index_write, IX_SUM, ROW_NONE},
-  {"index_copy", index_write, IX_SET, ROW_NONE},
-  {"index_reduce", index_write, IX_MEAN, ROW_NONE},
-  {"index_put", index_put, 0, ROW_NONE, hosted_index_put},
-  {"_index_put_impl", index_put, 0, ROW_NONE, hosted_index_put},
-  {"_unsafe_index_put", index_put, IX_UNCHECKED, ROW_NONE, hosted_index_put},
-  {"put", put, 0, ROW_NONE},
-  {"masked_scatter", masked_scatter, 0, ROW_NONE},
-  {"masked_scatter_backward", masked_scatter_backward, 0, ROW_NONE},
-  {0}};
+const tpu_row rows_scatter[] = {{"scatter.src", scatter, SC_SRC, ROW_NONE},
+                                {"scatter.value", scatter, 0, ROW_NONE},
+                                {"scatter.reduce", scatter, SC_SRC | SC_NAMED, ROW_NONE},
+                                {"scatter.value_reduce", scatter, SC_NAMED, ROW_NONE},
+                                {"scatter_add", scatter, SC_SRC | SC_ADD, ROW_NONE},
+                                {"scatter_reduce.two", scatter, SC_SRC | SC_NAMED | SC_INCLUDE, ROW_NONE},
+                                {"index_add", index_write, IX_SUM, ROW_NONE},
+                                {"index_copy", index_write, IX_SET, ROW_NONE},
+                                {"index_reduce", index_write, IX_MEAN, ROW_NONE},
+                                {"index_put", index_put, 0, ROW_NONE, hosted_index_put},
+                                {"_index_put_impl", index_put, 0, ROW_NONE, hosted_index_put},
+                                {"_unsafe_index_put", index_put, IX_UNCHECKED, ROW_NONE, hosted_index_put},
+                                {"put", put, 0, ROW_NONE},
+                                {"masked_scatter", masked_scatter, 0, ROW_NONE},
+                                {"masked_scatter_backward", masked_scatter_backward, 0, ROW_NONE},
+                                {0}};

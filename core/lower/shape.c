@@ -1,10 +1,10 @@
-/* Shapes: concatenation, flips and rolls, repetition, pieces of tensors and the gradients of views, shuffles, cross product.
- * Paddings by the tensor's own values and windows (im2col, unfold) are in pad.c. */
+/* Shapes: concatenation, flips and rolls, repetition, pieces of tensors and the gradients of views, shuffles,
+ * cross product. Paddings by the tensor's own values and windows (im2col, unfold) are in pad.c. */
 #include <stdlib.h>
 
 #include "lower/indexing.h"
 
-/* --- cat, stack ------------------------------------------------------------------------------------------------------ */
+/* --- cat, stack --- */
 
 /* torch skips tensors of shape [0], whatever the rank of the others. */
 static bool is_legacy_empty(B *b, Val v) {
@@ -28,7 +28,8 @@ static void check_cat_shapes(L *l, const Val *vs, int n, int axis) {
     for (int i = 0; i < s->rank && i < t->rank; i++)
       if (i != axis && !s->d[i].sym && !t->d[i].sym && s->d[i].n != t->d[i].n)
         l_fail(l, TPU_RUNTIME,
-               "Sizes of tensors must match except in dimension %d. Expected size %lld but got size %lld for tensor number %d in the list.",
+               "Sizes of tensors must match except in dimension %d. Expected size %lld but got size %lld for "
+               "tensor number %d in the list.",
                axis, (long long)s->d[i].n, (long long)t->d[i].n, k);
   }
 }
@@ -61,7 +62,9 @@ static void cat(L *l) {
   for (int k = 0; k < kept; k++) generic = generic || b_dim_is_generic(b, vs[k], axis);
   check_cat_shapes(l, vs, kept, axis);
   int64_t rung = l_rung(l);
-  if (b_ok(b)) ret(l, kept > 1 && (generic || rung > 0) ? cat_growing(b, vs, kept, axis, rung) : b_concat(b, vs, kept, axis));
+  if (b_ok(b))
+    ret(l, kept > 1 && (generic || rung > 0) ? cat_growing(b, vs, kept, axis, rung)
+                                             : b_concat(b, vs, kept, axis));
   if (vs != small) free(vs);
 }
 
@@ -80,14 +83,15 @@ static void stack(L *l) {
     const shape *s = b_shape(b, l_item(l, 0, 0)), *t = b_shape(b, v);
     bool same = s->rank == t->rank;
     for (int i = 0; i < s->rank && same; i++) same = s->d[i].n == t->d[i].n || s->d[i].sym || t->d[i].sym;
-    if (!same) l_fail(l, TPU_RUNTIME, "stack expects each tensor to be equal size, but they differ at entry %d", k);
+    if (!same)
+      l_fail(l, TPU_RUNTIME, "stack expects each tensor to be equal size, but they differ at entry %d", k);
     vs[k] = b_unsqueeze(b, b_cast(b, v, dt), axis);
   }
   if (b_ok(b)) ret(l, b_concat(b, vs, n, axis));
   if (vs != small) free(vs);
 }
 
-/* --- flip, roll, repeat ------------------------------------------------------------------------------------------------- */
+/* --- flip, roll, repeat --- */
 
 static void flip(L *l) {
   B *b = l_b(l);
@@ -114,14 +118,16 @@ static void roll(L *l) {
   const int64_t *shifts, *dims;
   int n = l_ints(l, 1, &shifts), m = l_ints(l, 2, &dims);
   if (n < 1) l_fail(l, TPU_RUNTIME, "`shifts` required");
-  if (n != m && !(m == 0 && n == 1)) l_fail(l, TPU_RUNTIME, "shifts and dimensions must align. shifts: %d, dims:%d", n, m);
+  if (n != m && !(m == 0 && n == 1))
+    l_fail(l, TPU_RUNTIME, "shifts and dimensions must align. shifts: %d, dims:%d", n, m);
   if (!b_ok(b)) return;
   if (m == 0) {
     ret(l, b_reshape(b, roll_axis(b, ix_flat(b, x), 0, shifts[0]), b_shape(b, x)));
     return;
   }
   if (b_rank(b, x) == 0) l_fail(l, TPU_INDEX, "Dimension specified as 0 but tensor has no dimensions");
-  for (int i = 0; i < n && b_rank(b, x); i++) x = roll_axis(b, x, axis_norm(b, dims[i], b_rank(b, x)), shifts[i]);
+  for (int i = 0; i < n && b_rank(b, x); i++)
+    x = roll_axis(b, x, axis_norm(b, dims[i], b_rank(b, x)), shifts[i]);
   ret(l, x);
 }
 
@@ -131,16 +137,18 @@ static void repeat(L *l) {
   const int64_t *times;
   int n = l_ints(l, 1, &times);
   if (n < b_rank(b, x))
-    l_fail(l, TPU_RUNTIME, "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor");
+    l_fail(l, TPU_RUNTIME,
+           "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor");
   x = ix_raise(b, x, n);
   for (int i = 0; i < n && b_ok(b); i++) {
-    if (times[i] < 0) l_fail(l, TPU_RUNTIME, "Trying to create tensor with negative dimension %lld", (long long)times[i]);
+    if (times[i] < 0)
+      l_fail(l, TPU_RUNTIME, "Trying to create tensor with negative dimension %lld", (long long)times[i]);
     x = b_tile_dim(b, x, i, times[i]);
   }
   ret(l, x);
 }
 
-/* --- pieces and the gradients of views -------------------------------------------------------------------------------------- */
+/* --- pieces and the gradients of views --- */
 
 /* Brings start and end of a slice of n into 0 <= start <= end <= n. */
 static void clamp_slice(L *l, int start_at, int end_at, int64_t n, int64_t *start, int64_t *end) {
@@ -179,7 +187,9 @@ static int64_t size_arg(L *l, int i, int axis, int *rank) {
 
 static int64_t index_arg(L *l, int i, int64_t n) {
   int64_t k = l_int(l, i);
-  if (k < -n || k >= n) l_fail(l, TPU_INDEX, "index %lld is out of bounds for a dimension of size %lld", (long long)k, (long long)n);
+  if (k < -n || k >= n)
+    l_fail(l, TPU_INDEX, "index %lld is out of bounds for a dimension of size %lld", (long long)k,
+           (long long)n);
   return k < 0 ? k + n : k;
 }
 
@@ -232,7 +242,8 @@ static void slice_scatter(L *l) {
     ret(l, s.d[axis].n ? b_dynamic_update(b, x, src, at) : x);
     return;
   }
-  Val hit = spread(b, b_broadcast_to(b, b_const_i(b, DT_BOOL, 1), &s), axis, n, start, step, b_const_i(b, DT_BOOL, 0));
+  Val hit = spread(b, b_broadcast_to(b, b_const_i(b, DT_BOOL, 1), &s), axis, n, start, step,
+                   b_const_i(b, DT_BOOL, 0));
   ret(l, b_select(b, hit, spread(b, src, axis, n, start, step, b_like(b, x, 0)), x));
 }
 
@@ -303,17 +314,21 @@ static void narrow_copy(L *l) {
   int64_t n = b_dim_static(b, x, axis), start = l_int(l, 2), length = l_int(l, 3);
   if (b_rank(b, x) == 0) l_fail(l, TPU_RUNTIME, "narrow() cannot be applied to a 0-dim tensor.");
   if (start < -n || start > n)
-    l_fail(l, TPU_INDEX, "start out of range (expected to be in range of [%lld, %lld], but got %lld)", -(long long)n, (long long)n, (long long)start);
+    l_fail(l, TPU_INDEX, "start out of range (expected to be in range of [%lld, %lld], but got %lld)",
+           -(long long)n, (long long)n, (long long)start);
   if (start < 0) start += n;
   if (length < 0 || start + length > n)
-    l_fail(l, TPU_RUNTIME, "start (%lld) + length (%lld) exceeds dimension size (%lld).", (long long)start, (long long)length, (long long)n);
+    l_fail(l, TPU_RUNTIME, "start (%lld) + length (%lld) exceeds dimension size (%lld).", (long long)start,
+           (long long)length, (long long)n);
   ret(l, b_slice(b, x, axis, start, start + length, 1));
 }
 
-/* --- shuffles ----------------------------------------------------------------------------------------------------------------- */
+/* --- shuffles --- */
 
-/* x reshaped to the leading dims of x and `dims`, the new dims permuted, reshaped to the leading dims and `out`. */
-static Val reorder(B *b, Val x, int lead, int n, const int64_t *dims, const int *order, int nout, const int64_t *out) {
+/* x reshaped to the leading dims of x and `dims`, the new dims permuted, reshaped to the leading dims and
+ * `out`. */
+static Val reorder(B *b, Val x, int lead, int n, const int64_t *dims, const int *order, int nout,
+                   const int64_t *out) {
   shape s = *b_shape(b, x), t = s;
   int perm[IR_MAX_RANK];
   s.rank = lead + n;
@@ -329,15 +344,24 @@ static void pixel_shuffle(L *l) {
   Val x = l_tensor(l, 0);
   int rank = b_rank(b, x);
   int64_t r = l_int(l, 1);
-  if (rank < 3) l_fail(l, TPU_RUNTIME, "pixel_shuffle expects input to have at least 3 dimensions, but got input with %d dimension(s)", rank);
-  if (r <= 0) l_fail(l, TPU_RUNTIME, "pixel_shuffle expects a positive upscale_factor, but got %lld", (long long)r);
+  if (rank < 3)
+    l_fail(l, TPU_RUNTIME,
+           "pixel_shuffle expects input to have at least 3 dimensions, but got input with %d dimension(s)",
+           rank);
+  if (r <= 0)
+    l_fail(l, TPU_RUNTIME, "pixel_shuffle expects a positive upscale_factor, but got %lld", (long long)r);
   if (!b_ok(b)) return;
-  int64_t c = b_dim_static(b, x, rank - 3), h = b_dim_static(b, x, rank - 2), w = b_dim_static(b, x, rank - 1);
+  int64_t c = b_dim_static(b, x, rank - 3), h = b_dim_static(b, x, rank - 2),
+          w = b_dim_static(b, x, rank - 1);
   if (c % (r * r))
-    l_fail(l, TPU_RUNTIME, "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but "
-           "input.size(-3)=%lld is not divisible by %lld", (long long)c, (long long)(r * r));
+    l_fail(l, TPU_RUNTIME,
+           "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of "
+           "upscale_factor, but "
+           "input.size(-3)=%lld is not divisible by %lld",
+           (long long)c, (long long)(r * r));
   int64_t o = c / (r * r);
-  ret(l, reorder(b, x, rank - 3, 5, (int64_t[]){o, r, r, h, w}, (int[]){0, 3, 1, 4, 2}, 3, (int64_t[]){o, h * r, w * r}));
+  ret(l, reorder(b, x, rank - 3, 5, (int64_t[]){o, r, r, h, w}, (int[]){0, 3, 1, 4, 2}, 3,
+                 (int64_t[]){o, h * r, w * r}));
 }
 
 static void pixel_unshuffle(L *l) {
@@ -345,16 +369,25 @@ static void pixel_unshuffle(L *l) {
   Val x = l_tensor(l, 0);
   int rank = b_rank(b, x);
   int64_t r = l_int(l, 1);
-  if (rank < 3) l_fail(l, TPU_RUNTIME, "pixel_unshuffle expects input to have at least 3 dimensions, but got input with %d dimension(s)", rank);
-  if (r <= 0) l_fail(l, TPU_RUNTIME, "pixel_unshuffle expects a positive downscale_factor, but got %lld", (long long)r);
+  if (rank < 3)
+    l_fail(l, TPU_RUNTIME,
+           "pixel_unshuffle expects input to have at least 3 dimensions, but got input with %d dimension(s)",
+           rank);
+  if (r <= 0)
+    l_fail(l, TPU_RUNTIME, "pixel_unshuffle expects a positive downscale_factor, but got %lld", (long long)r);
   if (!b_ok(b)) return;
-  int64_t c = b_dim_static(b, x, rank - 3), h = b_dim_static(b, x, rank - 2), w = b_dim_static(b, x, rank - 1);
+  int64_t c = b_dim_static(b, x, rank - 3), h = b_dim_static(b, x, rank - 2),
+          w = b_dim_static(b, x, rank - 1);
   if (h % r || w % r)
-    l_fail(l, TPU_RUNTIME, "pixel_unshuffle expects height and width to be divisible by downscale_factor, but input.size(-2)=%lld and "
-           "input.size(-1)=%lld are not divisible by %lld", (long long)h, (long long)w, (long long)r);
+    l_fail(l, TPU_RUNTIME,
+           "pixel_unshuffle expects height and width to be divisible by downscale_factor, but "
+           "input.size(-2)=%lld and "
+           "input.size(-1)=%lld are not divisible by %lld",
+           (long long)h, (long long)w, (long long)r);
   h /= r;
   w /= r;
-  ret(l, reorder(b, x, rank - 3, 5, (int64_t[]){c, h, r, w, r}, (int[]){0, 2, 4, 1, 3}, 3, (int64_t[]){c * r * r, h, w}));
+  ret(l, reorder(b, x, rank - 3, 5, (int64_t[]){c, h, r, w, r}, (int[]){0, 2, 4, 1, 3}, 3,
+                 (int64_t[]){c * r * r, h, w}));
 }
 
 static void channel_shuffle(L *l) {
@@ -362,54 +395,64 @@ static void channel_shuffle(L *l) {
   Val x = l_tensor(l, 0);
   int rank = b_rank(b, x);
   int64_t g = l_int(l, 1);
-  if (rank < 3) l_fail(l, TPU_RUNTIME, "channel_shuffle expects input with > 2 dims, but got input with sizes of rank %d", rank);
+  if (rank < 3)
+    l_fail(l, TPU_RUNTIME, "channel_shuffle expects input with > 2 dims, but got input with sizes of rank %d",
+           rank);
   int64_t c = b_dim_static(b, x, 1), rest = 1;
-  if (g <= 0) l_fail(l, TPU_RUNTIME, "Number of groups to divide channels in must be positive. Value of groups:%lld", (long long)g);
-  if (g > 0 && c % g) l_fail(l, TPU_RUNTIME, "Number of channels must be divisible by groups. Got %lld channels and %lld groups.", (long long)c, (long long)g);
+  if (g <= 0)
+    l_fail(l, TPU_RUNTIME, "Number of groups to divide channels in must be positive. Value of groups:%lld",
+           (long long)g);
+  if (g > 0 && c % g)
+    l_fail(l, TPU_RUNTIME,
+           "Number of channels must be divisible by groups. Got %lld channels and %lld groups.", (long long)c,
+           (long long)g);
   for (int i = 2; i < rank; i++) rest *= b_dim_static(b, x, i);
   if (!b_ok(b)) return;
   Val v = reorder(b, x, 1, 3, (int64_t[]){g, c / g, rest}, (int[]){1, 0, 2}, 2, (int64_t[]){c, rest});
   ret(l, b_reshape(b, v, b_shape(b, x)));
 }
 
-/* --- cross ------------------------------------------------------------------------------------------------------------------------ */
+/* --- cross --- */
 
 /* x moved by k places round an axis of 3. */
-static Val turned(B *b, Val x, int axis, int64_t k) { return roll_axis(b, x, axis, -k); }
+static Val turned(B *b, Val x, int axis, int64_t k) {
+  return roll_axis(b, x, axis, -k);
+}
 
 static void cross(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0), y = l_tensor(l, 1);
   tpu_dtype dt = l_result_type2(l, 0, 1);
-  if (b_rank(b, x) != b_rank(b, y)) l_fail(l, TPU_RUNTIME, "linalg.cross: inputs must have the same number of dimensions.");
+  if (b_rank(b, x) != b_rank(b, y))
+    l_fail(l, TPU_RUNTIME, "linalg.cross: inputs must have the same number of dimensions.");
   int axis = l_axis(l, 2, b_rank(b, x));
   int64_t n = b_dim_static(b, x, axis), m = b_dim_static(b, y, axis);
   if (n != 3 || m != 3)
-    l_fail(l, TPU_RUNTIME, "linalg.cross: inputs dimension %lld must have length 3. Got %lld and %lld", (long long)l_int(l, 2),
-           (long long)n, (long long)m);
+    l_fail(l, TPU_RUNTIME, "linalg.cross: inputs dimension %lld must have length 3. Got %lld and %lld",
+           (long long)l_int(l, 2), (long long)n, (long long)m);
   if (!b_ok(b)) return;
   x = b_cast(b, x, dt);
   y = b_cast(b, y, dt);
-  Val p = b_mul(b, turned(b, x, axis, 1), turned(b, y, axis, 2)), q = b_mul(b, turned(b, x, axis, 2), turned(b, y, axis, 1));
+  Val p = b_mul(b, turned(b, x, axis, 1), turned(b, y, axis, 2)),
+      q = b_mul(b, turned(b, x, axis, 2), turned(b, y, axis, 1));
   ret(l, b_sub(b, p, q));
 }
 
-const tpu_row rows_shape[] = {
-  {"cat", cat, 0, ROW_CUSTOM | ROW_GROWS | ROW_CHANNELS},
-  {"stack", stack, 0, ROW_PASS},
-  {"flip", flip, 0, ROW_MASK | ROW_CHANNELS},
-  {"roll", roll, 0, ROW_NONE},
-  {"repeat", repeat, 0, ROW_NONE},
-  {"select_backward", select_backward, 0, ROW_NONE},
-  {"slice_backward", slice_backward, 0, ROW_NONE},
-  {"diagonal_backward", diagonal_backward, 0, ROW_NONE},
-  {"select_scatter", select_scatter, 0, ROW_NONE},
-  {"slice_scatter", slice_scatter, 0, ROW_NONE},
-  {"diagonal_scatter", diagonal_scatter, 0, ROW_NONE},
-  {"diag_embed", diag_embed, 0, ROW_NONE},
-  {"narrow_copy", narrow_copy, 0, ROW_NONE},
-  {"pixel_shuffle", pixel_shuffle, 0, ROW_CHANNELS},
-  {"pixel_unshuffle", pixel_unshuffle, 0, ROW_CHANNELS},
-  {"channel_shuffle", channel_shuffle, 0, ROW_CHANNELS},
-  {"linalg_cross", cross, 0, ROW_NONE},
-  {0}};
+const tpu_row rows_shape[] = {{"cat", cat, 0, ROW_CUSTOM | ROW_GROWS | ROW_CHANNELS},
+                              {"stack", stack, 0, ROW_PASS},
+                              {"flip", flip, 0, ROW_MASK | ROW_CHANNELS},
+                              {"roll", roll, 0, ROW_NONE},
+                              {"repeat", repeat, 0, ROW_NONE},
+                              {"select_backward", select_backward, 0, ROW_NONE},
+                              {"slice_backward", slice_backward, 0, ROW_NONE},
+                              {"diagonal_backward", diagonal_backward, 0, ROW_NONE},
+                              {"select_scatter", select_scatter, 0, ROW_NONE},
+                              {"slice_scatter", slice_scatter, 0, ROW_NONE},
+                              {"diagonal_scatter", diagonal_scatter, 0, ROW_NONE},
+                              {"diag_embed", diag_embed, 0, ROW_NONE},
+                              {"narrow_copy", narrow_copy, 0, ROW_NONE},
+                              {"pixel_shuffle", pixel_shuffle, 0, ROW_CHANNELS},
+                              {"pixel_unshuffle", pixel_unshuffle, 0, ROW_CHANNELS},
+                              {"channel_shuffle", channel_shuffle, 0, ROW_CHANNELS},
+                              {"linalg_cross", cross, 0, ROW_NONE},
+                              {0}};

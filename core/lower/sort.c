@@ -1,7 +1,7 @@
 /* Order statistics: sort, topk, kthvalue, median, mode. */
 #include "lower/indexing.h"
 
-/* --- sort, topk -------------------------------------------------------------------------------------------------------- */
+/* --- sort, topk --- */
 
 static void sort_by(L *l, int dim_at) {
   B *b = l_b(l);
@@ -14,7 +14,9 @@ static void sort_by(L *l, int dim_at) {
 }
 
 /* datum: position of dim; descending follows. Every sort is stable. */
-static void sort(L *l) { sort_by(l, l_datum(l)); }
+static void sort(L *l) {
+  sort_by(l, l_datum(l));
+}
 
 /* (self, k, dim, largest, sorted) */
 static void topk(L *l) {
@@ -31,13 +33,15 @@ static void topk(L *l) {
   ret(l, at);
 }
 
-/* --- one place of the sorted axis ------------------------------------------------------------------------------------------- */
+/* --- one place of the sorted axis --- */
 
 static void check_axis(L *l, Val x, int axis, const char *op) {
   B *b = l_b(l);
   if (b_rank(b, x) && b_dim_static(b, x, axis) == 0)
     l_fail(l, TPU_INDEX, "%s(): Expected reduction dim %d to have non-zero size.", op, axis);
-  if (dt_is_complex(b_dtype(b, x))) l_fail(l, TPU_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", op, tpu_dtype_torch_name(b_dtype(b, x)));
+  if (dt_is_complex(b_dtype(b, x)))
+    l_fail(l, TPU_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", op,
+           tpu_dtype_torch_name(b_dtype(b, x)));
 }
 
 /* Returns element `place` (scalar, or of x's shape with 1 at the axis) of the sorted axis with its index. */
@@ -64,7 +68,8 @@ static void kthvalue(L *l) {
   int rank = b_rank(b, x), axis = l_axis(l, 2, rank);
   int64_t k = l_int(l, 1), n = b_dim_static(b, x, axis);
   check_axis(l, x, axis, "kthvalue");
-  if (k < 1 || k > n) l_fail(l, TPU_RUNTIME, "kthvalue(): selected number k out of range for dimension %d", axis);
+  if (k < 1 || k > n)
+    l_fail(l, TPU_RUNTIME, "kthvalue(): selected number k out of range for dimension %d", axis);
   if (!b_ok(b)) return;
   if (rank == 0) {
     ret_scalar(l, x);
@@ -74,8 +79,8 @@ static void kthvalue(L *l) {
   ret_place(l, sorted, order, axis, b_const_i(b, DT_I32, k - 1), l_bool(l, 3));
 }
 
-/* Place of the lower median among n sorted values, NaN last: without NaN the middle one; else the first NaN, or, ignoring NaN, the
- * middle of the others. I32 with 1 at the axis. */
+/* Place of the lower median among n sorted values, NaN last: without NaN the middle one; else the first NaN,
+ * or, ignoring NaN, the middle of the others. I32 with 1 at the axis. */
 static Val median_place(B *b, Val x, int axis, bool ignore_nan) {
   int64_t n = b_dim_static(b, x, axis);
   Val middle = b_const_i(b, DT_I32, (n - 1) / 2), one = b_const_i(b, DT_I32, 1);
@@ -113,8 +118,8 @@ static void median_dim(L *l) {
   ret_place(l, sorted, order, axis, median_place(b, x, axis, l_datum(l)), l_bool(l, 2));
 }
 
-/* (self, dim, keepdim): the smallest of the most frequent values, and its last index. The runs of the sorted axis are measured at
- * their ends: distance to the latest start. */
+/* (self, dim, keepdim): the smallest of the most frequent values, and its last index. The runs of the sorted
+ * axis are measured at their ends: distance to the latest start. */
 static void mode(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0), order;
@@ -127,21 +132,21 @@ static void mode(L *l) {
   }
   Val sorted = b_sort(b, x, axis, false, &order);
   int64_t n = b_dim_static(b, x, axis);
-  Val before = b_concat(b, (Val[]){b_slice(b, sorted, axis, 0, 1, 1), b_slice(b, sorted, axis, 0, n - 1, 1)}, 2, axis);
+  Val before =
+      b_concat(b, (Val[]){b_slice(b, sorted, axis, 0, 1, 1), b_slice(b, sorted, axis, 0, n - 1, 1)}, 2, axis);
   Val at = b_iota(b, DT_I32, b_shape(b, sorted), axis);
   Val starts = b_select(b, b_ne(b, sorted, before), at, b_const_i(b, DT_I32, 0));
   Val length = b_sub(b, at, b_cumulative(b, RED_MAX, starts, axis, false));
   ret_place(l, sorted, order, axis, b_argreduce(b, true, length, axis, true, NULL), l_bool(l, 2));
 }
 
-const tpu_row rows_sort[] = {
-  {"sort", sort, 1, ROW_MASK},
-  {"sort.stable", sort, 2, ROW_MASK},
-  {"topk", topk, 0, ROW_MASK},
-  {"kthvalue", kthvalue, 0, ROW_NONE},
-  {"median", median, 0, ROW_NONE},
-  {"nanmedian", median, 1, ROW_NONE},
-  {"median.dim", median_dim, 0, ROW_NONE},
-  {"nanmedian.dim", median_dim, 1, ROW_NONE},
-  {"mode", mode, 0, ROW_NONE},
-  {0}};
+const tpu_row rows_sort[] = {{"sort", sort, 1, ROW_MASK},
+                             {"sort.stable", sort, 2, ROW_MASK},
+                             {"topk", topk, 0, ROW_MASK},
+                             {"kthvalue", kthvalue, 0, ROW_NONE},
+                             {"median", median, 0, ROW_NONE},
+                             {"nanmedian", median, 1, ROW_NONE},
+                             {"median.dim", median_dim, 0, ROW_NONE},
+                             {"nanmedian.dim", median_dim, 1, ROW_NONE},
+                             {"mode", mode, 0, ROW_NONE},
+                             {0}};

@@ -17,15 +17,16 @@ tpu = torch.tpu
 
 
 def test_names_of_the_surface():
-    names = """is_available device_count current_device set_device synchronize empty_cache manual_seed
-        manual_seed_all seed seed_all initial_seed get_rng_state set_rng_state get_rng_state_all
-        set_rng_state_all default_generators is_initialized init get_device_name get_device_properties get_device_capability
-        memory_stats memory_allocated memory_reserved max_memory_allocated max_memory_reserved
-        reset_peak_memory_stats reset_accumulated_memory_stats mem_get_info memory_summary memory
-        current_stream default_stream set_stream stream Stream Event device device_of get_amp_supported_dtype
+    names = """is_available device_count current_device set_device synchronize empty_cache
+        manual_seed manual_seed_all seed seed_all initial_seed get_rng_state set_rng_state
+        get_rng_state_all set_rng_state_all default_generators is_initialized init get_device_name
+        get_device_properties get_device_capability memory_stats memory_allocated memory_reserved
+        max_memory_allocated max_memory_reserved reset_peak_memory_stats
+        reset_accumulated_memory_stats mem_get_info memory_summary memory current_stream
+        default_stream set_stream stream Stream Event device device_of get_amp_supported_dtype
         is_bf16_supported precision Precision set_eager_mode eager_mode get_eager_mode compile_stats
-        reset_compile_stats fallback_report
-        _hbm_usage_summary _get_cache_stats _clear_cache _is_in_bad_fork"""
+        reset_compile_stats fallback_report _hbm_usage_summary _get_cache_stats _clear_cache
+        _is_in_bad_fork"""
     assert [n for n in names.split() if not hasattr(tpu, n)] == []
     assert torch.get_device_module("tpu") is tpu is sys.modules["torch.tpu"]
     assert torch._utils._get_available_device_type() == "tpu"
@@ -61,7 +62,7 @@ def test_devices():
 
 
 def test_local_rank_of_a_process_with_one_device():
-    code = "import torch as t; t.tpu.set_device(3); print(t.tpu.current_device(), t.ones(1, device='tpu').device)"
+    code = "import torch as t; t.tpu.set_device(3); print(t.tpu.current_device(), t.ones(1).tpu().device)"
     out = run_python(code, TORCH_TPU_NUM_DEVICES="1", LOCAL_RANK="3").stdout
     assert out.split() == ["0", "tpu:0"]
 

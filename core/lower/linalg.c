@@ -457,16 +457,55 @@ static void determinant(L *l) {
  * -----------------------------------------------------------------------------------------------------------------------
  */
 
+typedef struct minors {
+  int64_t batch, n;
+  Val a, none; /* lower triangles [N, n, n]; zeros [N] */
+} minors;
+
+static Val minors_more(B *b, void *ctx, const Val *v) {
+  return b_lt(b, v[0], b_const_i(b, DT_I32, ((minors *)ctx)->n));
+}
+
+/* One column of the elimination. v: k, what is left of a, info */
+static void minors_step(B *b, void *ctx, const Val *v, Val *out) {
+  const minors *c = ctx;
+  Val k = v[0], zero = b_const_i(b, DT_I32, 0);
+  Val col = b_dynamic_slice(b, v[1], (Val[]){zero, zero, k}, (int64_t[]){c->batch, c->n, 1});
+  Val pivot = b_real(b, b_dynamic_slice(b, col, (Val[]){zero, k, zero}, (int64_t[]){c->batch, 1, 1}));
+  Val good = b_gt(b, pivot, b_like(b, pivot, 0));
+  Val step = b_cast(b, b_select(b, good, pivot, b_like(b, pivot, 1)), b_dtype(b, col));
+  Val bad = b_not(b, b_squeeze(b, b_squeeze(b, good, 2), 1));
+  out[0] = b_add(b, k, b_const_i(b, DT_I32, 1));
+  out[1] = b_sub(b, v[1], b_div(b, b_mul(b, col, la_adjoint(b, col)), step));
+  out[2] = b_select(b, b_and(b, bad, b_eq(b, v[2], zero)), out[0], v[2]);
+}
+
+static void find_minor(B *b, void *ctx, const Val *args, Val *out) {
+  (void)args;
+  minors *c = ctx;
+  Val whole = b_add(b, la_tril(b, c->a, 0), la_adjoint(b, la_tril(b, c->a, -1)));
+  Val v[3] = {b_const_i(b, DT_I32, 0), whole, c->none};
+  b_while(b, 3, v, minors_more, minors_step, c, v);
+  out[0] = v[2];
+}
+
+static void no_minor(B *b, void *ctx, const Val *args, Val *out) {
+  (void)b, (void)args;
+  out[0] = ((minors *)ctx)->none;
+}
+
 /* The factor of x (lower, or upper from the upper triangle), and how far it is good: 0, or the order of the
- * bad leading minor. */
+ * first bad leading minor, which is looked for only where there is one. */
 static Val cholesky_of(B *b, Val x, bool upper, Val *info) {
-  Val f = b_cholesky(b, upper ? la_adjoint(b, x) : x, true), d = la_diagonal(b, f);
+  *info = BAD;
+  if (upper) x = la_adjoint(b, x);
+  Val f = b_cholesky(b, x, true), d = b_real(b, la_diagonal(b, f)), flat = la_flat(b, x);
   if (!b_ok(b)) return BAD;
-  const shape s = *b_shape(b, d);
-  Val bad = b_not(b, b_is_finite(b, b_real(b, d))),
-      at = b_add(b, b_iota(b, DT_I32, &s, s.rank - 1), b_const_i(b, DT_I32, 1));
-  Val first = b_min(b, b_select(b, bad, at, b_const_i(b, DT_I32, INT32_MAX)), 1u << (s.rank - 1), false);
-  *info = b_select(b, b_eq(b, first, b_const_i(b, DT_I32, INT32_MAX)), b_const_i(b, DT_I32, 0), first);
+  const shape s = *b_shape(b, x), line = shape_of(1, &b_shape(b, flat)->d[0].n);
+  minors c = {.batch = line.d[0].n, .n = la_rows(b, x), .a = flat, .none = b_zeros(b, DT_I32, &line)};
+  Val found = c.none, failed = b_reduce(b, RED_OR, b_not(b, b_is_finite(b, d)), axes_all(b_rank(b, d)), false);
+  if (c.batch && c.n) b_if(b, failed, 1, find_minor, no_minor, &c, &found);
+  *info = la_unflat(b, found, &s);
   return upper ? la_adjoint(b, f) : f;
 }
 

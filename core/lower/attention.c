@@ -196,7 +196,7 @@ static void fused_attention_backward(L *l) {
   Val gf = fold(b, &a, g), dw = unfold(b, &a, dot_nt(b, gf, a.v, a.acc));
   Val used = drop == BAD ? w : b_mul(b, w, drop);
   if (drop != BAD) dw = b_mul(b, dw, drop);
-  Val mean = b_sum(b, b_mul(b, b_cast(b, g, a.acc), b_cast(b, l_tensor(l, 6), a.acc)), 8, true);
+  Val mean = b_sum(b, b_mul(b, w, dw), 8, true); /* = grad . out, without the rounding of out */
   Val ds = b_mul(b, w, b_sub(b, dw, mean)),
       scaled = fold(b, &a, b_cast(b, b_mul(b, ds, b_like(b, ds, a.scale)), a.dt));
   if (l_bool_item(l, 5, QUERY))

@@ -1,0 +1,147 @@
+"""Fused steps and the program cache, by counts: how many programs, how many buffers, what a second process compiles."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn as nn
+from helpers import data
+
+
+def compiled() -> int:
+    return torch.tpu.compile_stats()["programs_compiled"] + torch.tpu.compile_stats()["programs_loaded"]
+
+
+def test_equal_layers_are_a_handful_of_programs() -> None:
+    """Thirty equal layers: the layer's program is made once, with the parts before and after it."""
+
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(8, 32), nn.Linear(32, 8)
+            self.norm = nn.LayerNorm(8)
+
+        def forward(self, x):
+            return x + self.b(torch.nn.functional.gelu(self.a(self.norm(x)))) * 0.5
+
+    torch.manual_seed(0)
+    cpu = nn.Sequential(*(Layer() for _ in range(30)))
+    import copy
+
+    tpu = copy.deepcopy(cpu).to("tpu")
+    x = data(4, 8)
+    with torch.tpu.eager_mode("fused"), torch.inference_mode():
+        torch.tpu.reset_compile_stats()
+        got = tpu(x.to("tpu")).cpu()
+        assert compiled() <= 5
+    torch.testing.assert_close(got, cpu(x))
+
+
+def test_a_loop_without_reads_is_bounded() -> None:
+    x = torch.ones(64, device="tpu")
+    with torch.tpu.eager_mode("fused"):
+        for _ in range(3000):
+            x = x * 1.0001 + 0.5 - x * 0.0001
+        buffers = torch.tpu.memory_stats()["allocation.all.current"]
+        assert buffers < 200
+    assert torch.isfinite(x).all().item()
+
+
+def test_training_loop_leaks_nothing(mode: str) -> None:
+    model = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 1)).to("tpu")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    x = data(8, 16).to("tpu")
+
+    def steps(n: int) -> int:
+        for _ in range(n):
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+        loss.item()
+        torch.tpu.synchronize()
+        return torch.tpu.memory_stats()["allocation.all.current"]
+
+    first = steps(20)
+    assert abs(steps(200) - first) <= 4
+
+
+def test_donated_updates_keep_other_holders() -> None:
+    x = torch.arange(4.0, device="tpu")
+    y = x.clone()
+    v = x.view(2, 2)
+    for _ in range(3):
+        x.add_(1)
+    assert v.flatten().tolist() == [3, 4, 5, 6] and y.tolist() == [0, 1, 2, 3]
+
+
+PROGRAM = """
+import torch
+x = torch.arange(12.0).reshape(3, 4).to("tpu")
+y = torch.softmax(x @ x.t() * 0.1, -1).sum(0)
+with torch.tpu.eager_mode("fused"):
+    y = (y * 2 + 1).exp().log()
+print([round(v, 4) for v in y.cpu().tolist()])
+s = torch.tpu.compile_stats()
+print(s["programs_compiled"], s["programs_loaded"])
+"""
+
+
+def run(folder: pathlib.Path, **env: str) -> tuple[str, int, int]:
+    env = {**os.environ, "TORCH_TPU_CACHE_DIR": str(folder), **env}
+    out = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=300)
+    assert out.returncode == 0, out.stderr
+    values, counts = out.stdout.strip().split("\n")
+    made, loaded = counts.split()
+    return values, int(made), int(loaded)
+
+
+def entries(folder: pathlib.Path) -> list[pathlib.Path]:
+    return [p for p in folder.rglob("*") if p.is_file() and p.stat().st_size > 1000]
+
+
+def test_a_second_process_compiles_nothing(tmp_path: pathlib.Path) -> None:
+    values, made, _ = run(tmp_path)
+    assert made > 0
+    again, made2, loaded2 = run(tmp_path)
+    assert again == values and made2 == 0 and loaded2 == made
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "swap"])
+def test_damaged_entries_are_made_anew(tmp_path: pathlib.Path, damage: str) -> None:
+    values, made, _ = run(tmp_path)
+    files = entries(tmp_path)
+    assert len(files) == made
+    blobs = [f.read_bytes() for f in files]
+    for i, f in enumerate(files):
+        b = bytearray(blobs[i])
+        if damage == "flip":
+            b[len(b) // 2] ^= 0xFF
+        elif damage == "cut":
+            b = b[: len(b) // 3]
+        else:
+            b = blobs[(i + 1) % len(blobs)]
+        f.write_bytes(bytes(b))
+    again, made2, _ = run(tmp_path)
+    assert again == values and made2 == made
+    assert run(tmp_path)[1] == 0
+
+
+def test_no_cache(tmp_path: pathlib.Path) -> None:
+    values, made, _ = run(tmp_path, TORCH_TPU_CACHE="off")
+    assert entries(tmp_path) == []
+    assert run(tmp_path, TORCH_TPU_CACHE="off")[:2] == (values, made)
+
+
+def test_two_processes_at_once(tmp_path: pathlib.Path) -> None:
+    env = {**os.environ, "TORCH_TPU_CACHE_DIR": str(tmp_path)}
+    both = [subprocess.Popen([sys.executable, "-c", PROGRAM], env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    outs = [p.communicate(timeout=300)[0].strip().split("\n") for p in both]
+    assert outs[0][0] == outs[1][0]
+    made = [int(o[1].split()[0]) for o in outs]
+    assert sum(made) == len(entries(tmp_path))

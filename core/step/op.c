@@ -13,7 +13,9 @@ static map memo;
 static uint32_t op_ids;
 static B *scratch;
 
-int op_count(void) { return (int)memo.n; }
+int op_count(void) {
+  return (int)memo.n;
+}
 
 void op_clear_programs(void (*drop)(struct program *)) {
   size_t it = 0;
@@ -24,7 +26,8 @@ void op_clear_programs(void (*drop)(struct program *)) {
     }
 }
 
-/* --- copies of the call's structure ---------------------------------------------------------------------------------- */
+/* --- copies of the call's structure
+ * ---------------------------------------------------------------------------------- */
 typedef struct copier { /* walks the arguments in the order in which prep_call did */
   tpu_op *op;
   const prep *p;
@@ -52,12 +55,18 @@ static void copy_tensor(copier *c, op_tensor *out) {
   if (!pt->t) return;
   const tpu_tensor *t = pt->t;
   size_t bytes = t->rank * sizeof(int64_t);
-  *out = (op_tensor){.defined = true, .host = pt->host, .dtype = pt->dtype, .rank = t->rank, .flags = t->flags,
-                     .store = pt->store, .scalar = pt->scalar};
+  *out = (op_tensor){.defined = true,
+                     .host = pt->host,
+                     .dtype = pt->dtype,
+                     .rank = t->rank,
+                     .flags = t->flags,
+                     .store = pt->store,
+                     .scalar = pt->scalar};
   if (pt->host) {
     c->scalar = pt->scalar + 1;
     tpu_arg a = {.tag = pt->dtype == DT_I64 ? TPU_A_SCALAR_I : TPU_A_SCALAR_D};
-    if ((t->flags & TPU_T_WRAPPED) && (pt->dtype == DT_I64 || pt->dtype == DT_F64) && (c->op->row->flags & ROW_SPECIAL)) {
+    if ((t->flags & TPU_T_WRAPPED) && (pt->dtype == DT_I64 || pt->dtype == DT_F64) &&
+        (c->op->row->flags & ROW_SPECIAL)) {
       memcpy(&a.u.i, t->host, 8);
       out->structure = !number_is_operand(&a, c->op->row->flags);
       out->bits = a.u.i;
@@ -74,28 +83,33 @@ static void copy_arg(copier *c, const tpu_arg *a, op_arg *out, op_tensor *tensor
   arena *m = &c->op->mem;
   *out = (op_arg){.tag = a->tag, .n = a->n, .u.i = a->u.i};
   switch ((tpu_tag)a->tag) {
-    case TPU_A_TENSOR: out->n = 1; /* fall through */
-    case TPU_A_TENSORS:
-      out->u.tensor = c->tensor;
-      for (uint32_t k = 0; k < out->n; k++) copy_tensor(c, &tensors[c->tensor]);
-      return;
-    case TPU_A_DOUBLE:
-      if (!(c->op->row->flags & ROW_FLOAT_PARAM)) return; /* fall through */
-    case TPU_A_SCALAR_I: case TPU_A_SCALAR_D: case TPU_A_SCALAR_B: case TPU_A_SCALAR_C: copy_number(c, a, out); return;
-    case TPU_A_INTS: case TPU_A_BOOLS: case TPU_A_DOUBLES: out->u.is = arena_copy(m, a->u.is, a->n * sizeof(int64_t)); return;
-    case TPU_A_SCALARS: {
-      op_arg *as = arena_alloc(m, a->n * sizeof *as);
-      for (uint32_t k = 0; k < a->n; k++) copy_number(c, &a->u.as[k], &as[k]);
-      out->u.as = as;
-      return;
-    }
-    case TPU_A_STRING: {
-      char *s = arena_alloc(m, a->n + 1);
-      memcpy(s, a->u.s, a->n);
-      out->u.s = s;
-      return;
-    }
-    default: return;
+  case TPU_A_TENSOR: out->n = 1; /* fall through */
+  case TPU_A_TENSORS:
+    out->u.tensor = c->tensor;
+    for (uint32_t k = 0; k < out->n; k++) copy_tensor(c, &tensors[c->tensor]);
+    return;
+  case TPU_A_DOUBLE:
+    if (!(c->op->row->flags & ROW_FLOAT_PARAM)) return; /* fall through */
+  case TPU_A_SCALAR_I:
+  case TPU_A_SCALAR_D:
+  case TPU_A_SCALAR_B:
+  case TPU_A_SCALAR_C: copy_number(c, a, out); return;
+  case TPU_A_INTS:
+  case TPU_A_BOOLS:
+  case TPU_A_DOUBLES: out->u.is = arena_copy(m, a->u.is, a->n * sizeof(int64_t)); return;
+  case TPU_A_SCALARS: {
+    op_arg *as = arena_alloc(m, a->n * sizeof *as);
+    for (uint32_t k = 0; k < a->n; k++) copy_number(c, &a->u.as[k], &as[k]);
+    out->u.as = as;
+    return;
+  }
+  case TPU_A_STRING: {
+    char *s = arena_alloc(m, a->n + 1);
+    memcpy(s, a->u.s, a->n);
+    out->u.s = s;
+    return;
+  }
+  default: return;
   }
 }
 
@@ -144,12 +158,14 @@ static void op_free(tpu_op *op) {
   free(op);
 }
 
-/* --- results ---------------------------------------------------------------------------------------------------------- */
+/* --- results
+ * ----------------------------------------------------------------------------------------------------------
+ */
 typedef struct finish {
   L *l;
-  bool describe;    /* fill op->outs (the first time) */
-  const prep *p;    /* describe only */
-  Val *outs;        /* program results, in order */
+  bool describe; /* fill op->outs (the first time) */
+  const prep *p; /* describe only */
+  Val *outs;     /* program results, in order */
   uint32_t n;
 } finish;
 
@@ -178,6 +194,12 @@ static op_out *add_out(tpu_op *op) {
   return &op->outs[op->nouts++];
 }
 
+static bool like_self(const tpu_op *op, int rank, const int64_t *sizes) {
+  const op_tensor *t = op->ntensors ? &op->tensors[0] : NULL;
+  bool device = t && t->defined && !t->host && t->rank == rank;
+  return device && !memcmp(t->sizes, sizes, (size_t)rank * sizeof *sizes);
+}
+
 static void result_strides(const tpu_op *op, int rank, const int64_t *sizes, int64_t *strides) {
   strided ops[64];
   int n = 0;
@@ -186,9 +208,14 @@ static void result_strides(const tpu_op *op, int rank, const int64_t *sizes, int
       const op_tensor *t = &op->tensors[i];
       if (t->defined && !t->host) ops[n++] = (strided){t->rank, t->sizes, t->strides};
     }
-  if (n && (op->row->flags & ROW_ELEMENTWISE)) layout_elementwise(n, ops, rank, sizes, strides);
-  else if (n && (op->row->flags & ROW_CHANNELS)) layout_channels(n, ops, rank, sizes, strides);
-  else layout_contiguous(rank, sizes, strides);
+  if (n && (op->row->flags & ROW_ELEMENTWISE))
+    layout_elementwise(n, ops, rank, sizes, strides);
+  else if (op->row->flags & ROW_LIKE_SELF && like_self(op, rank, sizes))
+    layout_elementwise(1, &(strided){rank, sizes, op->tensors[0].strides}, rank, sizes, strides);
+  else if (n && (op->row->flags & ROW_CHANNELS))
+    layout_channels(n, ops, rank, sizes, strides);
+  else
+    layout_contiguous(rank, sizes, strides);
 }
 
 /* A list of results (foreach) keeps each item's own layout: item k of the first list. */
@@ -212,8 +239,10 @@ static void new_result(finish *f, uint32_t k, Val v) {
     return;
   }
   for (int i = 0; i < rank; i++) sizes[i] = s->d[i].n;
-  if (op->nargs && op->args[0].tag == TPU_A_TENSORS) list_strides(op, k, rank, sizes, strides);
-  else result_strides(op, rank, sizes, strides);
+  if (op->nargs && op->args[0].tag == TPU_A_TENSORS)
+    list_strides(op, k, rank, sizes, strides);
+  else
+    result_strides(op, rank, sizes, strides);
   bool generic = b_is_generic(b, v);
   view_memory_order(rank, sizes, strides, order);
   v = b_transpose(b, v, order);
@@ -245,8 +274,8 @@ static bool check_write(finish *f, const op_tensor *t, Val v) {
   tpu_dtype from = b_dtype(l->b, v);
   if (!b_ok(l->b)) return false;
   if (!dt_can_cast(from, (tpu_dtype)t->dtype)) {
-    l_fail(l, TPU_RUNTIME, "result type %s can't be cast to the desired output type %s", tpu_dtype_torch_name(from),
-           tpu_dtype_torch_name((tpu_dtype)t->dtype));
+    l_fail(l, TPU_RUNTIME, "result type %s can't be cast to the desired output type %s",
+           tpu_dtype_torch_name(from), tpu_dtype_torch_name((tpu_dtype)t->dtype));
     return false;
   }
   if (!same && l->op->variant == TPU_OUT) {
@@ -266,8 +295,9 @@ static bool check_write(finish *f, const op_tensor *t, Val v) {
     return false;
   }
   if (view_overlaps(t->rank, t->sizes, t->strides)) {
-    l_fail(l, TPU_RUNTIME, "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                           "location. Please clone() the tensor before performing the operation.");
+    l_fail(l, TPU_RUNTIME,
+           "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+           "location. Please clone() the tensor before performing the operation.");
     return false;
   }
   return true;
@@ -389,8 +419,10 @@ static tpu_error *op_create(const prep *p, tpu_op **out) {
   b_reset(scratch);
   L l;
   lower_begin(&l, op, scratch, true);
-  if (p->decline) l_decline(&l, p->decline);
-  else op->row->fn(&l);
+  if (p->decline)
+    l_decline(&l, p->decline);
+  else
+    op->row->fn(&l);
   Val *outs = tpu_xmalloc((l.nresults + op->nstores + 1) * sizeof(Val));
   finish f = {.l = &l, .describe = true, .p = p, .outs = outs};
   if (!l.declined && b_ok(scratch)) finish_results(&f);
@@ -429,15 +461,17 @@ void op_use_type(const tpu_op *op, uint32_t i, const int32_t *syms, tpu_dtype *d
   const op_use *u = &op->uses[i];
   *s = shape_of(0, NULL);
   switch ((use_kind)u->kind) {
-    case USE_SCALAR: *dt = (tpu_dtype)op->scalar_dtypes[u->index]; return;
-    case USE_SEED: case USE_OFFSET: *dt = DT_U64; return;
-    case USE_SYM: *dt = DT_I32; return;
-    case USE_STORE: break;
+  case USE_SCALAR: *dt = (tpu_dtype)op->scalar_dtypes[u->index]; return;
+  case USE_SEED:
+  case USE_OFFSET: *dt = DT_U64; return;
+  case USE_SYM: *dt = DT_I32; return;
+  case USE_STORE: break;
   }
   const op_store *st = &op->stores[u->index];
   *dt = (tpu_dtype)st->dtype;
   s->rank = st->rank;
-  for (int k = 0; k < st->rank; k++) s->d[k] = (ir_dim){st->d[k].n, st->d[k].sym ? syms[st->d[k].sym - 1] : 0};
+  for (int k = 0; k < st->rank; k++)
+    s->d[k] = (ir_dim){st->d[k].n, st->d[k].sym ? syms[st->d[k].sym - 1] : 0};
 }
 
 void op_emit(const tpu_op *op, B *b, const Val *in, Val *outs) {

@@ -1,4 +1,5 @@
-/* Verbs that move elements without computing: broadcast, reshape, transpose, slice, pad, concatenate, and kin. */
+/* Verbs that move elements without computing: broadcast, reshape, transpose, slice, pad, concatenate, and
+ * kin. */
 #include "ir/graph.h"
 
 static Val set_zero(B *b, Val v, uint32_t zero) {
@@ -6,7 +7,8 @@ static Val set_zero(B *b, Val v, uint32_t zero) {
   return v;
 }
 
-/* --- broadcast -------------------------------------------------------------------------------------------------- */
+/* --- broadcast
+ * -------------------------------------------------------------------------------------------------- */
 
 static bool broadcast_fits(B *b, const shape *x, const shape *s, const int *where) {
   for (int i = 0; i < x->rank; i++) {
@@ -17,7 +19,8 @@ static bool broadcast_fits(B *b, const shape *x, const shape *s, const int *wher
     ir_shape_text(s, q, sizeof q);
     bool generic = in && (x->d[i].sym || s->d[where[i]].sym);
     b_fail(b, generic ? TPU_NOT_IMPLEMENTED : TPU_RUNTIME,
-           "The expanded size of the tensor (%lld) must match the existing size (%lld) at non-singleton dimension %d.  "
+           "The expanded size of the tensor (%lld) must match the existing size (%lld) at non-singleton "
+           "dimension %d.  "
            "Target sizes: %s.  Tensor sizes: %s",
            in ? (long long)s->d[where[i]].n : -1LL, (long long)x->d[i].n, where[i], q, p);
     return false;
@@ -49,7 +52,9 @@ Val b_broadcast_to(B *b, Val x, const shape *s) {
   if (xs == s || shape_equal(xs, s)) return x;
   int rank = xs->rank, lead = s->rank - rank, where[IR_MAX_RANK];
   if (lead < 0) {
-    b_fail(b, TPU_RUNTIME, "expand: the number of sizes provided (%d) must be greater or equal to the number of dimensions in the tensor (%d)",
+    b_fail(b, TPU_RUNTIME,
+           "expand: the number of sizes provided (%d) must be greater or equal to the number of dimensions "
+           "in the tensor (%d)",
            s->rank, rank);
     return BAD;
   }
@@ -60,9 +65,11 @@ Val b_broadcast_to(B *b, Val x, const shape *s) {
   return b_broadcast_dims(b, x, s, where);
 }
 
-/* --- reshape ------------------------------------------------------------------------------------------------------- */
+/* --- reshape
+ * ------------------------------------------------------------------------------------------------------- */
 
-/* Whether the generic dims pass through: the same ones in the same order, with equal static products between them. */
+/* Whether the generic dims pass through: the same ones in the same order, with equal static products between
+ * them. */
 static bool generic_pass(const shape *x, const shape *s) {
   int i = 0, j = 0;
   for (;;) {
@@ -200,7 +207,8 @@ Val b_swap(B *b, Val x, int p, int q) {
   return b_transpose(b, x, perm);
 }
 
-/* --- slice, pad ------------------------------------------------------------------------------------------------------- */
+/* --- slice, pad
+ * ------------------------------------------------------------------------------------------------------- */
 
 Val ir_slice_raw(B *b, Val x, const int64_t *lo, const int64_t *hi, const int64_t *step, const shape *s) {
   if (ir_bad(b, x)) return BAD;
@@ -252,7 +260,8 @@ Val b_slice(B *b, Val x, int axis, int64_t start, int64_t limit, int64_t step) {
   return b_slice_nd(b, x, lo, hi, st);
 }
 
-Val ir_pad_raw(B *b, Val x, const int64_t *lo, const int64_t *hi, const int64_t *in, Val value, const shape *s) {
+Val ir_pad_raw(B *b, Val x, const int64_t *lo, const int64_t *hi, const int64_t *in, Val value,
+               const shape *s) {
   if (ir_bad(b, x) || ir_bad(b, value)) return BAD;
   static const int64_t none[IR_MAX_RANK];
   text *t = ir_attr(b);
@@ -272,7 +281,8 @@ Val b_pad(B *b, Val x, const int64_t *lo, const int64_t *hi, const int64_t *inte
     nothing = false;
     if (s.d[i].sym) b_fail(b, TPU_NOT_IMPLEMENTED, "padding of a generic dim");
     s.d[i].n = s.d[i].n + lo[i] + hi[i] + (s.d[i].n > 1 ? in * (s.d[i].n - 1) : 0);
-    if (s.d[i].n < 0) b_fail(b, TPU_RUNTIME, "padding leaves a dim of negative size %lld", (long long)s.d[i].n);
+    if (s.d[i].n < 0)
+      b_fail(b, TPU_RUNTIME, "padding leaves a dim of negative size %lld", (long long)s.d[i].n);
   }
   if (b->err || nothing) return b->err ? BAD : x;
   return ir_pad_raw(b, x, lo, hi, interior, b_cast(b, value, b_dtype(b, x)), &s);
@@ -287,7 +297,9 @@ Val b_pad_axis(B *b, Val x, int axis, int64_t lo, int64_t hi, Val value) {
   return b_pad(b, x, l, h, NULL, value);
 }
 
-/* --- concatenate --------------------------------------------------------------------------------------------------------- */
+/* --- concatenate
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 /* Checks the operands against each other; brings equal symbols of different rungs to the smaller one. */
 static bool concat_shapes(B *b, Val *vs, int n, int axis, shape *out) {
@@ -304,7 +316,8 @@ static bool concat_shapes(B *b, Val *vs, int n, int axis, shape *out) {
         if (t->d[i].n < s.d[i].n) s.d[i].n = t->d[i].n;
       } else if (!ir_dim_same(s.d[i], t->d[i])) {
         b_fail(b, s.d[i].sym || t->d[i].sym ? TPU_NOT_IMPLEMENTED : TPU_RUNTIME,
-               "Sizes of tensors must match except in dimension %d. Expected size %lld but got size %lld for tensor number %d in the list.",
+               "Sizes of tensors must match except in dimension %d. Expected size %lld but got size %lld for "
+               "tensor number %d in the list.",
                axis, (long long)s.d[i].n, (long long)t->d[i].n, k);
         return false;
       }
@@ -348,7 +361,15 @@ Val b_concat(B *b, const Val *vs, int n, int axis) {
   return ir_opn(b, IR_CONCAT, b_dtype(b, first), &s, w, n, t);
 }
 
-/* The update must not be clamped: where y's physical size may pass the end, it is written into a longer buffer that is cut. */
+/* Where the padding stays 0: behind a static y, and in other dims when both have it. */
+static uint32_t append_zero(const B *b, Val x, Val y, int axis) {
+  uint32_t zx = ir_zero_axes(b, x), zy = ir_zero_axes(b, y), at = 1u << axis;
+  bool fixed = !b_shape(b, y)->d[axis].sym;
+  return (zx & zy & ~at) | (fixed ? zx & at : 0);
+}
+
+/* The update must not be clamped: where y's physical size may pass the end, it is written into a longer
+ * buffer that is cut. */
 Val b_append(B *b, Val x, Val y, int axis, int64_t rung) {
   if (!ir_promote(b, &x, &y)) return BAD;
   shape xs = *b_shape(b, x), ys = *b_shape(b, y);
@@ -376,10 +397,11 @@ Val b_append(B *b, Val x, Val y, int axis, int64_t rung) {
   Val ops[2 + IR_MAX_RANK] = {x, y};
   memcpy(ops + 2, starts, (size_t)s.rank * sizeof(Val));
   Val v = ir_opn(b, IR_DYNAMIC_UPDATE, b_dtype(b, x), &s, ops, 2 + s.rank, NULL);
-  return ir_resize_axis(b, v, axis, rung);
+  return ir_resize_axis(b, set_zero(b, v, append_zero(b, x, y, axis)), axis, rung);
 }
 
-/* --- reverse, dynamic slices, repetition ----------------------------------------------------------------------------------- */
+/* --- reverse, dynamic slices, repetition
+ * ----------------------------------------------------------------------------------- */
 
 Val b_reverse(B *b, Val x, int axis) {
   if (ir_bad(b, x)) return BAD;
@@ -408,7 +430,8 @@ static bool same_starts(B *b, int rank, const Val *starts, Val *out) {
   tpu_dtype dt = DT_NONE;
   for (int i = 0; i < rank; i++) {
     if (ir_bad(b, starts[i])) return false;
-    if (!dt_is_int(b_dtype(b, starts[i])) || b_rank(b, starts[i])) b_fail(b, TPU_INTERNAL, "a start index is an integer scalar");
+    if (!dt_is_int(b_dtype(b, starts[i])) || b_rank(b, starts[i]))
+      b_fail(b, TPU_INTERNAL, "a start index is an integer scalar");
     if (dt == DT_NONE) dt = b_dtype(b, starts[i]);
     if (dt != b_dtype(b, starts[i])) dt = DT_I64;
   }
@@ -424,7 +447,8 @@ Val b_dynamic_slice(B *b, Val x, const Val *starts, const int64_t *sizes) {
   if (!same_starts(b, s.rank, starts, ops + 1)) return BAD;
   for (int i = 0; i < s.rank; i++) {
     double at = 1;
-    if (sizes[i] > s.d[i].n) b_fail(b, TPU_RUNTIME, "dynamic slice of %lld out of %lld", (long long)sizes[i], (long long)s.d[i].n);
+    if (sizes[i] > s.d[i].n)
+      b_fail(b, TPU_RUNTIME, "dynamic slice of %lld out of %lld", (long long)sizes[i], (long long)s.d[i].n);
     bool whole = sizes[i] == s.d[i].n && b_const_value(b, starts[i], &at) && at == 0;
     if (!whole) s.d[i].sym = 0; /* the caller keeps the window inside the logical size */
     s.d[i].n = sizes[i];
@@ -441,8 +465,10 @@ Val b_dynamic_update(B *b, Val x, Val update, const Val *starts) {
   const shape *u = b_shape(b, update);
   if (u->rank != s.rank) b_fail(b, TPU_INTERNAL, "dynamic update of rank %d in rank %d", u->rank, s.rank);
   for (int i = 0; i < s.rank && i < u->rank; i++) {
-    if (u->d[i].n > s.d[i].n) b_fail(b, TPU_RUNTIME, "dynamic update of %lld in %lld", (long long)u->d[i].n, (long long)s.d[i].n);
-    if (u->d[i].sym && !ir_dim_same(u->d[i], s.d[i])) b_fail(b, TPU_NOT_IMPLEMENTED, "dynamic update by a generic dim");
+    if (u->d[i].n > s.d[i].n)
+      b_fail(b, TPU_RUNTIME, "dynamic update of %lld in %lld", (long long)u->d[i].n, (long long)s.d[i].n);
+    if (u->d[i].sym && !ir_dim_same(u->d[i], s.d[i]))
+      b_fail(b, TPU_NOT_IMPLEMENTED, "dynamic update by a generic dim");
   }
   if (b->err) return BAD;
   if (!s.rank) return update;
@@ -468,5 +494,9 @@ static Val repeat(B *b, Val x, int axis, int64_t times, bool inside) {
   return b_reshape(b, b_broadcast_to(b, v, &wide), &s);
 }
 
-Val b_tile_dim(B *b, Val x, int axis, int64_t times) { return repeat(b, x, axis, times, false); }
-Val b_repeat_interleave(B *b, Val x, int axis, int64_t times) { return repeat(b, x, axis, times, true); }
+Val b_tile_dim(B *b, Val x, int axis, int64_t times) {
+  return repeat(b, x, axis, times, false);
+}
+Val b_repeat_interleave(B *b, Val x, int axis, int64_t times) {
+  return repeat(b, x, axis, times, true);
+}

@@ -3,20 +3,26 @@
 
 #include "ir/graph.h"
 
-/* --- asking --------------------------------------------------------------------------------------------------- */
+/* --- asking
+ * --------------------------------------------------------------------------------------------------- */
 
 tpu_dtype b_dtype(const B *b, Val v) {
   const ir_node *n = ir_nd(b, v);
   return n->dt < 0 ? DT_F32 : (tpu_dtype)n->dt;
 }
 
-int b_rank(const B *b, Val v) { return ir_nd(b, v)->s->rank; }
-const shape *b_shape(const B *b, Val v) { return ir_nd(b, v)->s; }
+int b_rank(const B *b, Val v) {
+  return ir_nd(b, v)->s->rank;
+}
+const shape *b_shape(const B *b, Val v) {
+  return ir_nd(b, v)->s;
+}
 
 int axis_norm(B *b, int64_t axis, int rank) {
   int r = rank ? rank : 1;
   if (axis >= -r && axis < r) return (int)(axis < 0 ? axis + r : axis);
-  b_fail(b, TPU_INDEX, "Dimension out of range (expected to be in range of [%d, %d], but got %lld)", -r, r - 1, (long long)axis);
+  b_fail(b, TPU_INDEX, "Dimension out of range (expected to be in range of [%d, %d], but got %lld)", -r,
+         r - 1, (long long)axis);
   return 0;
 }
 
@@ -39,7 +45,9 @@ int64_t b_numel_static(B *b, Val v) {
   return n;
 }
 
-bool b_dim_is_generic(const B *b, Val v, int axis) { return dim_at(b, v, axis).sym != 0; }
+bool b_dim_is_generic(const B *b, Val v, int axis) {
+  return dim_at(b, v, axis).sym != 0;
+}
 
 bool b_is_generic(const B *b, Val v) {
   const shape *s = b_shape(b, v);
@@ -74,7 +82,9 @@ Val b_count(B *b, Val x, uint32_t axes, tpu_dtype dt) {
   return fixed == 1 ? r : b_mul(b, r, b_const_i(b, dt, fixed));
 }
 
-Val b_numel(B *b, Val v, tpu_dtype dt) { return b_count(b, v, axes_all(b_rank(b, v)), dt); }
+Val b_numel(B *b, Val v, tpu_dtype dt) {
+  return b_count(b, v, axes_all(b_rank(b, v)), dt);
+}
 
 shape shape_of(int rank, const int64_t *dims) {
   shape s = {.rank = rank};
@@ -88,16 +98,20 @@ int64_t ir_numel_phys(const shape *s) {
   return n;
 }
 
-uint32_t axes_all(int rank) { return rank >= 32 ? 0xffffffffu : (1u << rank) - 1; }
+uint32_t axes_all(int rank) {
+  return rank >= 32 ? 0xffffffffu : (1u << rank) - 1;
+}
 
 void ir_shape_text(const shape *s, char *buf, size_t n) {
   size_t k = (size_t)snprintf(buf, n, "[");
   for (int i = 0; i < s->rank && k < n; i++)
-    k += (size_t)snprintf(buf + k, n - k, s->d[i].sym ? "%s?%lld" : "%s%lld", i ? ", " : "", (long long)s->d[i].n);
+    k += (size_t)snprintf(buf + k, n - k, s->d[i].sym ? "%s?%lld" : "%s%lld", i ? ", " : "",
+                          (long long)s->d[i].n);
   if (k < n) snprintf(buf + k, n - k, "]");
 }
 
-/* --- promotion -------------------------------------------------------------------------------------------------- */
+/* --- promotion
+ * -------------------------------------------------------------------------------------------------- */
 
 bool ir_promote(B *b, Val *x, Val *y) {
   if (ir_bad(b, *x) || ir_bad(b, *y)) return false;
@@ -105,7 +119,8 @@ bool ir_promote(B *b, Val *x, Val *y) {
   if (p == q) return true;
   tpu_dtype dt = dt_promote(p, q);
   if (dt == DT_NONE) {
-    b_fail(b, TPU_RUNTIME, "Promotion for %s and %s is not supported", tpu_dtype_torch_name(p), tpu_dtype_torch_name(q));
+    b_fail(b, TPU_RUNTIME, "Promotion for %s and %s is not supported", tpu_dtype_torch_name(p),
+           tpu_dtype_torch_name(q));
     return false;
   }
   *x = b_cast(b, *x, dt);
@@ -113,20 +128,25 @@ bool ir_promote(B *b, Val *x, Val *y) {
   return b_ok(b);
 }
 
-/* --- broadcasting ------------------------------------------------------------------------------------------------- */
+/* --- broadcasting
+ * ------------------------------------------------------------------------------------------------- */
 
-bool ir_dim_same(ir_dim a, ir_dim c) { return a.n == c.n && a.sym == c.sym; }
+bool ir_dim_same(ir_dim a, ir_dim c) {
+  return a.n == c.n && a.sym == c.sym;
+}
 
 /* The common dim of two; `at` is the axis of the result, for the message. */
 static ir_dim join(B *b, ir_dim p, ir_dim q, int at) {
-  if (p.sym && p.sym == q.sym) return p.n <= q.n ? p : q; /* one size, two rungs: both are cut to the smaller */
+  if (p.sym && p.sym == q.sym)
+    return p.n <= q.n ? p : q; /* one size, two rungs: both are cut to the smaller */
   if (ir_dim_same(p, q)) return p;
   if (!p.sym && p.n == 1) return q;
   if (!q.sym && q.n == 1) return p;
   if (p.sym || q.sym)
     b_fail(b, TPU_NOT_IMPLEMENTED, "broadcast of a generic dim with a dim of another size");
   else
-    b_fail(b, TPU_RUNTIME, "The size of tensor a (%lld) must match the size of tensor b (%lld) at non-singleton dimension %d",
+    b_fail(b, TPU_RUNTIME,
+           "The size of tensor a (%lld) must match the size of tensor b (%lld) at non-singleton dimension %d",
            (long long)p.n, (long long)q.n, at);
   return p;
 }
@@ -178,7 +198,10 @@ Val ir_resize_axis(B *b, Val x, int axis, int64_t n) {
   shape s = *b_shape(b, x);
   int64_t lo[IR_MAX_RANK] = {0}, hi[IR_MAX_RANK] = {0};
   if (s.d[axis].n == n) return x;
-  hi[axis] = n - s.d[axis].n; /* negative: cut */
+  uint32_t zero = ir_zero_axes(b, x) | (s.d[axis].sym ? 0 : 1u << axis); /* the new padding is 0 */
+  hi[axis] = n - s.d[axis].n;                                           /* negative: cut */
   s.d[axis].n = n;
-  return ir_pad_raw(b, x, lo, hi, NULL, b_like(b, x, 0), &s);
+  Val v = ir_pad_raw(b, x, lo, hi, NULL, b_like(b, x, 0), &s);
+  if (v >= 0) b->nodes.p[v].zero |= zero;
+  return v;
 }

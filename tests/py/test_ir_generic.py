@@ -133,7 +133,9 @@ def test_generic(name):
         for fill in (nan, 1e30):
             got, want = runs(name, n, fill)
             for g, w in zip(got, want):
-                torch.testing.assert_close(g, w, equal_nan=True, rtol=1e-2 if name == "bf16" else 1e-4, atol=1e-4)
+                torch.testing.assert_close(
+                    g, w, equal_nan=True, rtol=1e-2 if name == "bf16" else 1e-4, atol=1e-4
+                )
 
 
 @pytest.mark.parametrize("name", [n for n in CASES if CASES[n][3]])
@@ -141,7 +143,9 @@ def test_negative_control(name):
     bad = 0
     for fill in (nan, 1e30, -1e30):
         got, want = runs(name, 5, fill, masks=False)
-        bad += any(not torch.allclose(g.double(), w.double(), 1e-2, 1e-4, equal_nan=True) for g, w in zip(got, want))
+        bad += any(
+            not torch.allclose(g.double(), w.double(), 1e-2, 1e-4, equal_nan=True) for g, w in zip(got, want)
+        )
     assert bad, "right without masks: the test would not see a missing one"
 
 
@@ -202,3 +206,13 @@ def test_masks_are_shared_and_vanish():
     b.b_param_zero_pad(x, 2)
     assert b.b_mask_pad(x, 2, zero) == x
     assert b.b_mask_pad(x, 2, b.b_const(torch.float32, 1.0)) != x
+    for n in (5, 7):  # through an append, and right
+        p = Program(sizes={"n": n}, rung={"n": 8}, fill=0.0)
+        x, y = p.param(torch.ones(2, n), {1: "n"}), p.param(torch.ones(2, 1))
+        p.b.b_param_zero_pad(x, 2)
+        v = p.b.b_append(x, y, 1, wide(12))
+        assert p.b.b_mask_pad(v, 2, p.b.b_const(torch.float32, 0.0)) == v
+        p.ret(p.b.b_sum(v, 2, 0))
+        assert p.run().tolist() == [n + 1.0, n + 1.0]
+        z = p.b.b_append(v, p.param(torch.ones(2, n), {1: "n"}), 1, wide(24))
+        assert p.b.b_mask_pad(z, 2, p.b.b_const(torch.float32, 0.0)) != z

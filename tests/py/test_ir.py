@@ -48,7 +48,11 @@ def test_unary_float(dt):
     p.ret(*[getattr(p.b, "b_" + n)(v) for n in names])
     for n, g in zip(names, p.run()):
         try:
-            same(g, UNARY[n](x), 2e-2 if dt in (torch.bfloat16, torch.float16) else 2e-5 if dt == torch.float32 else 1e-9)
+            same(
+                g,
+                UNARY[n](x),
+                2e-2 if dt in (torch.bfloat16, torch.float16) else 2e-5 if dt == torch.float32 else 1e-9,
+            )
         except AssertionError as e:
             raise AssertionError(f"{n} {dt}: {x}\n{g}\n{UNARY[n](x)}") from e
 
@@ -61,7 +65,11 @@ def test_unary_int(dt):
     v = p.param(x)
     p.ret(*[getattr(p.b, "b_" + n)(v) for n in names])
     for n, g in zip(names, p.run()):
-        w = x if n in ("real", "conj") or dt == torch.bool and n in ("abs", "floor", "ceil", "round") else getattr(torch, {"is_finite": "isfinite"}.get(n, n))(x)
+        w = (
+            x
+            if n in ("real", "conj") or dt == torch.bool and n in ("abs", "floor", "ceil", "round")
+            else getattr(torch, {"is_finite": "isfinite"}.get(n, n))(x)
+        )
         same(g, w, 0)
 
 
@@ -100,7 +108,13 @@ def test_binary_float(dt):
     p.ret(*[getattr(p.b, "b_" + n)(v, w) for n in names])
     for (n, f), g in zip(names.items(), p.run()):
         want = f(x, y)
-        bad = ~torch.isclose(g.float(), want.float(), 1e-2 if dt in (torch.bfloat16, torch.float16) else 1e-5, 1e-6, equal_nan=True)
+        bad = ~torch.isclose(
+            g.float(),
+            want.float(),
+            1e-2 if dt in (torch.bfloat16, torch.float16) else 1e-5,
+            1e-6,
+            equal_nan=True,
+        )
         assert not bad.any(), (n, x[bad], y[bad], g[bad], want[bad])
 
 
@@ -140,20 +154,34 @@ def test_errors_stick():
     v = p.b.b_add(x, y)
     assert v == BAD and p.b.b_exp(v) == BAD and p.b.b_rank(v) == 0 and p.b.b_dtype(v) == DT["F32"]
     p.b.b_reduce(0, v, 1, 0)
-    assert "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1" in p.error()
+    assert (
+        "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1"
+        in p.error()
+    )
     for f, words in [
-        (lambda b, x: b.b_slice(x, 5, wide(0), wide(1), wide(1)), "Dimension out of range (expected to be in range of [-2, 1], but got 5)"),
+        (
+            lambda b, x: b.b_slice(x, 5, wide(0), wide(1), wide(1)),
+            "Dimension out of range (expected to be in range of [-2, 1], but got 5)",
+        ),
         (lambda b, x: b.b_reshape(x, shape(5)), "shape '[5]' is invalid for input of size 6"),
         (lambda b, x: b.b_not(x), "\"not\" not implemented for 'Float'"),
         (lambda b, x: b.b_matmul(x, x), "mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)"),
-        (lambda b, x: b.b_broadcast_to(x, shape(2, 5)), "The expanded size of the tensor (5) must match the existing size (3)"),
+        (
+            lambda b, x: b.b_broadcast_to(x, shape(2, 5)),
+            "The expanded size of the tensor (5) must match the existing size (3)",
+        ),
     ]:
         p = Program()
         assert f(p.b, p.param(torch.ones(2, 3))) == BAD
         assert words in p.error()
     # verbs given BAD do nothing, whatever they are
     p = Program()
-    p.b.b_mean(BAD, 1, 0), p.b.b_sort(BAD, 0, 0, None), p.b.b_philox(BAD, BAD, wide(3)), p.b.b_take(BAD, BAD, 0)
+    (
+        p.b.b_mean(BAD, 1, 0),
+        p.b.b_sort(BAD, 0, 0, None),
+        p.b.b_philox(BAD, BAD, wide(3)),
+        p.b.b_take(BAD, BAD, 0),
+    )
     assert p.error() is None and p.b.b_num_nodes() == 0
 
 
@@ -161,7 +189,11 @@ def test_cons():
     p = Program()
     x = p.param(torch.ones(4, 3))
     b = p.b
-    assert b.b_exp(x) == b.b_exp(x) and b.b_sum(x, 1, 0) == b.b_sum(x, 1, 0) and b.b_max(x, 1, 1) == b.b_max(x, 1, 1)
+    assert (
+        b.b_exp(x) == b.b_exp(x)
+        and b.b_sum(x, 1, 0) == b.b_sum(x, 1, 0)
+        and b.b_max(x, 1, 1) == b.b_max(x, 1, 1)
+    )
     assert b.b_sum(x, 1, 0) != b.b_sum(x, 2, 0) and b.b_sum(x, 1, 0) != b.b_max(x, 1, 0)
     assert b.b_const(DT["F32"], 1.0) == b.b_const(DT["F32"], 1.0) != b.b_const(DT["F64"], 1.0)
     assert b.b_const(DT["F32"], 0.0) != b.b_const(DT["F32"], -0.0)
@@ -174,14 +206,33 @@ def test_cons():
 
 
 def test_consts():
-    values = [0.0, -0.0, 1.0, -2.5, 0.1, 1e-30, 3.4e38, 1e30, inf, -inf, nan, 123456789.0, 1 / 3, 1e-45, 65504.0, 1e39]
+    values = [
+        0.0,
+        -0.0,
+        1.0,
+        -2.5,
+        0.1,
+        1e-30,
+        3.4e38,
+        1e30,
+        inf,
+        -inf,
+        nan,
+        123456789.0,
+        1 / 3,
+        1e-45,
+        65504.0,
+        1e39,
+    ]
     for dt in FLOATS + [torch.float8_e4m3fn, torch.float8_e5m2]:
         p = Program()
         p.ret(*[p.b.b_const(dt, v) for v in values])
         for v, g in zip(values, p.run()):
             w = torch.tensor(v, dtype=torch.float64).to(dt)
             g, w = g.double(), w.double()
-            assert (torch.isnan(g) and torch.isnan(w)) or (g == w and math.copysign(1, g) == math.copysign(1, w)), (dt, v, g, w)
+            assert (torch.isnan(g) and torch.isnan(w)) or (
+                g == w and math.copysign(1, g) == math.copysign(1, w)
+            ), (dt, v, g, w)
     for dt in INTS + [torch.bool, torch.uint16, torch.uint32, torch.uint64]:
         p = Program()
         vs = [0, 1, 5] if dt == torch.bool else [torch.iinfo(dt).min, torch.iinfo(dt).max, 3]
@@ -201,7 +252,10 @@ def test_consts():
                    torch.zeros(2, dtype=torch.bool)] + [row.to(dt) for dt in FLOATS + INTS + [torch.bool]], 0)  # fmt: skip
     out = C.c_double()
     p = Program()
-    assert p.b.b_const_value(p.b.b_full(shape(2, 3), p.b.b_const(torch.int32, 7.0)), C.byref(out)) and out.value == 7
+    assert (
+        p.b.b_const_value(p.b.b_full(shape(2, 3), p.b.b_const(torch.int32, 7.0)), C.byref(out))
+        and out.value == 7
+    )
     assert not p.b.b_const_value(p.param(torch.ones(())), C.byref(out)) & 1
 
 
@@ -232,7 +286,13 @@ def test_cast_wrap():
     for d in INTS:
         same(run(lambda b, p, x: b.b_cast(x, d), x), x.to(d), 0)
     p = Program()  # folded constants
-    p.ret(*[p.b.b_cast(p.b.b_const(torch.float32, v), d) for v in (1.7, -1.7, 0.0) for d in INTS + FLOATS + [torch.bool]])
+    p.ret(
+        *[
+            p.b.b_cast(p.b.b_const(torch.float32, v), d)
+            for v in (1.7, -1.7, 0.0)
+            for d in INTS + FLOATS + [torch.bool]
+        ]
+    )
     same(p.run(), [torch.tensor(v).to(d) for v in (1.7, -1.7, 0.0) for d in INTS + FLOATS + [torch.bool]], 0)
 
 
@@ -245,7 +305,17 @@ def test_bitcast():
          [x.view(torch.int32), x.view(torch.uint8).reshape(3, 4, 4), x, x.view(torch.float64), torch.view_as_real(c),
           x.view(torch.complex64), torch.view_as_real(c).view(torch.uint8).reshape(3, 2, 2, 4)], 0)  # fmt: skip
     t = torch.tensor([True, False, True])
-    same(run(lambda b, p, t: [b.b_bitcast(t, torch.uint8), b.b_bitcast(b.b_bitcast(t, torch.int8), torch.bool)], t), [t.view(torch.uint8), t], 0)
+    same(
+        run(
+            lambda b, p, t: [
+                b.b_bitcast(t, torch.uint8),
+                b.b_bitcast(b.b_bitcast(t, torch.int8), torch.bool),
+            ],
+            t,
+        ),
+        [t.view(torch.uint8), t],
+        0,
+    )
 
 
 def test_select_clamp():
@@ -296,17 +366,33 @@ def test_reduce(dt):
     x = (torch.randn(3, 4, 5) * 3).to(dt)
     for axes in [(0,), (1,), (2,), (0, 1), (1, 2), (0, 2), (0, 1, 2)]:
         mask = sum(1 << a for a in axes)
-        got = run(lambda b, p, x: [b.b_sum(x, mask, 0), b.b_max(x, mask, 1), b.b_min(x, mask, 0), b.b_reduce(1, x, mask, 0)], x)
+        got = run(
+            lambda b, p, x: [
+                b.b_sum(x, mask, 0),
+                b.b_max(x, mask, 1),
+                b.b_min(x, mask, 0),
+                b.b_reduce(1, x, mask, 0),
+            ],
+            x,
+        )
         acc = x.float() if dt in (torch.bfloat16, torch.float16) else x
         prod = acc
         for a in reversed(axes):
             prod = prod.prod(a, dtype=acc.dtype) if dt != torch.bool else prod.all(a)
-        s = acc.sum(axes, dtype=acc.dtype) if dt != torch.bool else x.any(axes[0]) if len(axes) == 1 else x.sum(axes) > 0
+        s = (
+            acc.sum(axes, dtype=acc.dtype)
+            if dt != torch.bool
+            else x.any(axes[0])
+            if len(axes) == 1
+            else x.sum(axes) > 0
+        )
         want = [s.to(dt), x.amax(axes, keepdim=True), x.amin(axes), prod.to(dt)]
         same(got, want, 1e-2 if dt in (torch.bfloat16, torch.float16) else None)
 
 
-@pytest.mark.parametrize("shape_", [(5,), (37,), (1000,), (5, 7), (64, 33), (192, 576), (3, 4, 5), (8, 16, 32), (1, 9), (9, 1)])
+@pytest.mark.parametrize(
+    "shape_", [(5,), (37,), (1000,), (5, 7), (64, 33), (192, 576), (3, 4, 5), (8, 16, 32), (1, 9), (9, 1)]
+)
 def test_reduce_nan(shape_):
     for dt in FLOATS[:3]:
         for where in (0, -1):
@@ -328,7 +414,10 @@ def test_reduce_more():
     same(run(lambda b, p, y: [b.b_mean(y, 1, 0), b.b_mean(b.b_cast(y, torch.bfloat16), 3, 1), b.b_count(y, 2, DT["I64"]), b.b_numel(y, DT["F32"])], y),
          [y.mean(0), y.bfloat16().mean((0, 1), keepdim=True), torch.tensor(4), torch.tensor(12.0)], 1e-2)  # fmt: skip
     z = torch.complex(torch.randn(3, 4), torch.randn(3, 4))
-    same(run(lambda b, p, z: [b.b_sum(z, 1, 0), b.b_reduce(1, z, 2, 0), b.b_mean(z, 3, 0)], z), [z.sum(0), z.prod(1), z.mean()])
+    same(
+        run(lambda b, p, z: [b.b_sum(z, 1, 0), b.b_reduce(1, z, 2, 0), b.b_mean(z, 3, 0)], z),
+        [z.sum(0), z.prod(1), z.mean()],
+    )
     e = torch.zeros(0, 3)
     same(run(lambda b, p, e: [b.b_sum(e, 1, 0), b.b_max(e, 1, 0), b.b_mean(e, 1, 0), b.b_sum(e, 2, 0), b.b_reduce(1, e, 3, 0)], e),
          [torch.zeros(3), torch.full((3,), -inf), torch.full((3,), nan), torch.zeros(0), torch.tensor(1.0)], 0)  # fmt: skip
@@ -344,7 +433,14 @@ def test_arg(dt):
     for axis in (0, 1):
         for mx in (1, 0):
             v = C.c_int32()
-            got = run(lambda b, p, x: [b.b_argreduce(mx, x, axis, 0, C.byref(v)), v.value, b.b_argreduce(mx, x, axis, 1, None)], x)
+            got = run(
+                lambda b, p, x: [
+                    b.b_argreduce(mx, x, axis, 0, C.byref(v)),
+                    v.value,
+                    b.b_argreduce(mx, x, axis, 1, None),
+                ],
+                x,
+            )
             f = (torch.max if mx else torch.min)(x.float() if dt == torch.bool else x, axis)
             first = (torch.argmax if mx else torch.argmin)(x.float() if dt in (torch.bool,) else x, axis)
             same(got, [first, f.values.to(dt), first.unsqueeze(axis)], 0)
@@ -367,7 +463,18 @@ def test_cumulative(n):
     same(run(f, x), [x.cumsum(1), x.cumprod(1), x.cumsum(0), x.flip(1).cumsum(1).flip(1), k.cumsum(1).int(), cm.indices, cm.values, cn.indices, cn.values,
                      cm.values, x.bfloat16().float().cumsum(1).bfloat16()], 2e-3 if n < 100 else 2e-2)  # fmt: skip
     t = torch.tensor([[3, 1, 3, 2, 3, 1, 1]])
-    same(run(lambda b, p, t: [b.b_cum_arg(1, t, 1, None), b.b_cum_arg(0, t, 1, None), b.b_cumulative(0, t, 1, 0)], t), [t.cummax(1).indices, t.cummin(1).indices, t.cumsum(1)], 0)
+    same(
+        run(
+            lambda b, p, t: [
+                b.b_cum_arg(1, t, 1, None),
+                b.b_cum_arg(0, t, 1, None),
+                b.b_cumulative(0, t, 1, 0),
+            ],
+            t,
+        ),
+        [t.cummax(1).indices, t.cummin(1).indices, t.cumsum(1)],
+        0,
+    )
 
 
 def window(**kw):
@@ -386,7 +493,15 @@ def test_window(dt):
     w = window(size=(1, 1, 3, 2), stride=(1, 1, 2, 2), lo=(0, 0, 1, 1), hi=(0, 0, 1, 1))
     y = x.float() if dt in (torch.float16, torch.bfloat16) else x.double()
     i = C.c_int32()
-    got = run(lambda b, p, x: [b.b_reduce_window(0, x, w), b.b_reduce_window(2, x, w), b.b_max_window_index(x, w, 2, C.byref(i)), i.value], x)
+    got = run(
+        lambda b, p, x: [
+            b.b_reduce_window(0, x, w),
+            b.b_reduce_window(2, x, w),
+            b.b_max_window_index(x, w, 2, C.byref(i)),
+            i.value,
+        ],
+        x,
+    )
     s = F.avg_pool2d(y, (3, 2), (2, 2), (1, 1), divisor_override=1).to(dt)
     m = F.max_pool2d(x if dt != torch.int32 else y, (3, 2), (2, 2), (1, 1), return_indices=True)
     same(got, [s, m[0].to(dt), m[0].to(dt), m[1]], 2e-2 if dt != torch.int32 else 0)
@@ -399,9 +514,23 @@ def test_window_nan():
     x[0, 0, 3, 3] = x[0, 0, 4, 4] = nan
     x[1, 1, :3, :3] = -inf
     i = C.c_int32()
-    for k, s, q, d in [((3, 3), (1, 1), (1, 1), (1, 1)), ((2, 2), (2, 2), (0, 0), (1, 1)), ((2, 3), (1, 2), (1, 1), (2, 2))]:
-        w = window(size=(1, 1) + k, stride=(1, 1) + s, lo=(0, 0) + q, hi=(0, 0) + q, window_dilation=(1, 1) + d)
-        got = run(lambda b, p, x: [b.b_reduce_window(2, x, w), b.b_max_window_index(x, w, 2, C.byref(i)), i.value, b.b_reduce_window(3, x, w)], x)
+    for k, s, q, d in [
+        ((3, 3), (1, 1), (1, 1), (1, 1)),
+        ((2, 2), (2, 2), (0, 0), (1, 1)),
+        ((2, 3), (1, 2), (1, 1), (2, 2)),
+    ]:
+        w = window(
+            size=(1, 1) + k, stride=(1, 1) + s, lo=(0, 0) + q, hi=(0, 0) + q, window_dilation=(1, 1) + d
+        )
+        got = run(
+            lambda b, p, x: [
+                b.b_reduce_window(2, x, w),
+                b.b_max_window_index(x, w, 2, C.byref(i)),
+                i.value,
+                b.b_reduce_window(3, x, w),
+            ],
+            x,
+        )
         v, a = F.max_pool2d(x, k, s, q, d, return_indices=True)
         mn = -F.max_pool2d(-x, k, s, q, d)
         same(got, [v, v, a, mn], 0)
@@ -471,10 +600,27 @@ def test_conv_backward(case, cpu):
     span = [(k[i] - 1) * dil[i] for i in range(r)]
     lo = [span[i] - pad[i] for i in range(r)]
     hi = [size[i] - ((y.shape[2 + i] - 1) * stride[i] + 1 + lo[i] - span[i]) for i in range(r)]
-    gxv = b.b_convolution(gv, wt, conv(r, stride=(1,) * r, lo=lo, hi=hi, lhs_dilation=stride, rhs_dilation=dil, feature_groups=groups, flip=True))
+    gxv = b.b_convolution(
+        gv,
+        wt,
+        conv(
+            r,
+            stride=(1,) * r,
+            lo=lo,
+            hi=hi,
+            lhs_dilation=stride,
+            rhs_dilation=dil,
+            feature_groups=groups,
+            flip=True,
+        ),
+    )
     # weight gradient: x as [C, N, ...], g as kernel [O, N, ...], batch groups
     hw = [(k[i] - 1) * dil[i] + (y.shape[2 + i] - 1) * stride[i] + 1 - size[i] - pad[i] for i in range(r)]
-    gwv = b.b_convolution(b.b_swap(xv, 0, 1), b.b_swap(gv, 0, 1), conv(r, stride=dil, lo=pad, hi=hw, rhs_dilation=stride, batch_groups=groups))
+    gwv = b.b_convolution(
+        b.b_swap(xv, 0, 1),
+        b.b_swap(gv, 0, 1),
+        conv(r, stride=dil, lo=pad, hi=hw, rhs_dilation=stride, batch_groups=groups),
+    )
     p.ret(gxv, b.b_swap(gwv, 0, 1))
     got = p.run()
     same(got[0], gx, 1e-3)
@@ -487,7 +633,9 @@ def test_conv_empty():
         same(got, torch.zeros(x[0], w[0], 3, 3), 0)
 
 
-@pytest.mark.parametrize("dt", FLOATS + [torch.int32, torch.int64, torch.uint8, torch.int8, torch.complex64, torch.bool])
+@pytest.mark.parametrize(
+    "dt", FLOATS + [torch.int32, torch.int64, torch.uint8, torch.int8, torch.complex64, torch.bool]
+)
 def test_matmul(dt):
     for a, c in [((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 5)), ((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((7, 1, 3, 4), (2, 4, 5)),
                  ((4,), (2, 4, 5)), ((2, 3, 4), (4,)), ((0, 4), (4, 3)), ((3, 0), (0, 2))]:  # fmt: skip
@@ -510,7 +658,9 @@ def test_matmul(dt):
 
 def test_dot_general():
     x, y = torch.randn(2, 3, 4, 5), torch.randn(5, 7, 2, 3)
-    got = run(lambda b, p, x, y: b.b_dot_general(x, y, 2, ints([3, 1]), ints([0, 3]), 1, ints([0]), ints([2])), x, y)
+    got = run(
+        lambda b, p, x, y: b.b_dot_general(x, y, 2, ints([3, 1]), ints([0, 3]), 1, ints([0]), ints([2])), x, y
+    )
     same(got, torch.einsum("bijk,kobi->bjo", x, y), 1e-4)
 
 
@@ -522,11 +672,34 @@ def test_gather():
     got = run(lambda b, p, x, i, big, j: [b.b_take(x, i, 0), b.b_take(x, i, 1), b.b_take(x, i, 2), b.b_gather_axis(x, big, 1), b.b_gather_nd(x, vals([i, b.b_const(torch.int64, 2.0)]), 2),
                                           b.b_gather_nd(x, vals([i, b.b_cast(i, torch.int32), i]), 3), b.b_take(x, b.b_cast(j, torch.uint8), 1), b.b_gather_nd(x, vals([j]), 1),
                                           b.b_take(x, b.b_const(torch.int64, 3.0), 1), b.b_take(b.b_sum(x, 7, 0), i, 0)], x, i, big, j)  # fmt: skip
-    same(got[:7] + got[8:9], [x[i], x[:, i], x[:, :, i], x[:4 + 1].gather(1, big), x[i, 2], x[i, i, i], x[:, j], x[:, 3]], 0)
+    same(
+        got[:7] + got[8:9],
+        [x[i], x[:, i], x[:, :, i], x[: 4 + 1].gather(1, big), x[i, 2], x[i, i, i], x[:, j], x[:, 3]],
+        0,
+    )
     big2 = torch.randint(0, 5, (2, 3, 4))
-    same(run(lambda b, p, x, i: [b.b_gather_axis(x, i, 0), b.b_gather_axis(b.b_cast(x, torch.bfloat16), i, 2)], x, big2), [x.gather(0, big2), x.bfloat16().gather(2, big2)], 0)
+    same(
+        run(
+            lambda b, p, x, i: [b.b_gather_axis(x, i, 0), b.b_gather_axis(b.b_cast(x, torch.bfloat16), i, 2)],
+            x,
+            big2,
+        ),
+        [x.gather(0, big2), x.bfloat16().gather(2, big2)],
+        0,
+    )
     e = torch.zeros(0, 3)
-    same(run(lambda b, p, e, i: [b.b_take(e, i, 1), b.b_take(e, b.b_slice(i, 0, wide(0), wide(0), wide(1)), 0)], e, i % 3), [e[:, i % 3], torch.zeros(0, 2, 3)], 0)
+    same(
+        run(
+            lambda b, p, e, i: [
+                b.b_take(e, i, 1),
+                b.b_take(e, b.b_slice(i, 0, wide(0), wide(0), wide(1)), 0),
+            ],
+            e,
+            i % 3,
+        ),
+        [e[:, i % 3], torch.zeros(0, 2, 3)],
+        0,
+    )
     v = torch.randn(7)
     k = torch.randint(0, 7, (9,))
     same(run(lambda b, p, v, k: b.b_gather_axis(v, k, 0), v, k), v[k], 0)
@@ -539,27 +712,70 @@ def test_scatter(dt):
     up = torch.float32 if dt in (torch.bfloat16, torch.float16) else dt
     kinds = [(3, "amax"), (4, "amin")] + [(1, "sum"), (2, "prod")] * (dt != torch.bool)
     for axis in (0, 1):
-        got = run(lambda b, p, x, i, s: [b.b_scatter_axis(k, x, i, s, axis) for k, _ in kinds] + [b.b_scatter_axis(0, x, i, b.b_const(torch.float32, 1.0), axis)], x, idx, src)
-        want = [x.to(up).scatter_reduce(axis, idx, src.to(up), r).to(dt) if dt != torch.bool else x.int().scatter_reduce(axis, idx, src.int(), r).bool() for _, r in kinds] + [x.scatter(axis, idx, torch.tensor(1.0).to(dt).item())]
+        got = run(
+            lambda b, p, x, i, s: (
+                [b.b_scatter_axis(k, x, i, s, axis) for k, _ in kinds]
+                + [b.b_scatter_axis(0, x, i, b.b_const(torch.float32, 1.0), axis)]
+            ),
+            x,
+            idx,
+            src,
+        )
+        want = [
+            x.to(up).scatter_reduce(axis, idx, src.to(up), r).to(dt)
+            if dt != torch.bool
+            else x.int().scatter_reduce(axis, idx, src.int(), r).bool()
+            for _, r in kinds
+        ] + [x.scatter(axis, idx, torch.tensor(1.0).to(dt).item())]
         same(got, want, 2e-2 if up != dt else 1e-5)
     perm = torch.stack([torch.randperm(5)[:3] for _ in range(4)], 1)
     same(run(lambda b, p, x, i, s: b.b_scatter_axis(0, x, i, s, 0), x, perm, src), x.scatter(0, perm, src), 0)
     rows = torch.tensor([1, 4, 1])
     up3 = (torch.randn(3, 6) * 3).to(dt)
     if dt != torch.bool:
-        same(run(lambda b, p, x, r, u: b.b_scatter_nd(1, x, vals([r]), 1, u), x, rows, up3), x.to(up).index_put((rows,), up3.to(up), accumulate=True).to(dt), 2e-2)
+        same(
+            run(lambda b, p, x, r, u: b.b_scatter_nd(1, x, vals([r]), 1, u), x, rows, up3),
+            x.to(up).index_put((rows,), up3.to(up), accumulate=True).to(dt),
+            2e-2,
+        )
     same(run(lambda b, p, x, r, u: b.b_scatter_nd(0, x, vals([r, b.b_add(r, b.b_const(torch.int64, 1.0))]), 2, b.b_const(torch.float32, 0.0)), x, rows, up3),
          x.index_put((rows, rows + 1), torch.zeros((), dtype=dt)), 0)  # fmt: skip
-    same(run(lambda b, p, x, r, u: b.b_scatter_nd(0, x, vals([b.b_add(r, b.b_const(torch.int64, 3.0))]), 1, u), x, rows, up3), x.index_put((torch.tensor([4]),), up3[2:3]), 0)
+    same(
+        run(
+            lambda b, p, x, r, u: b.b_scatter_nd(0, x, vals([b.b_add(r, b.b_const(torch.int64, 3.0))]), 1, u),
+            x,
+            rows,
+            up3,
+        ),
+        x.index_put((torch.tensor([4]),), up3[2:3]),
+        0,
+    )
 
 
 def test_scatter_more():
     x = torch.randn(4)
     x[1] = nan
     i, s = torch.tensor([0, 1, 1, 3, 3]), torch.tensor([5.0, 2.0, 1.0, nan, 7.0])
-    same(run(lambda b, p, x, i, s: [b.b_scatter_axis(3, x, i, s, 0), b.b_scatter_axis(4, x, i, s, 0)], x, i, s), [x.scatter_reduce(0, i, s, "amax"), x.scatter_reduce(0, i, s, "amin")], 0)
+    same(
+        run(
+            lambda b, p, x, i, s: [b.b_scatter_axis(3, x, i, s, 0), b.b_scatter_axis(4, x, i, s, 0)], x, i, s
+        ),
+        [x.scatter_reduce(0, i, s, "amax"), x.scatter_reduce(0, i, s, "amin")],
+        0,
+    )
     e = torch.zeros(0, dtype=torch.int64)
-    same(run(lambda b, p, x, e: [b.b_scatter_nd(1, x, vals([e]), 1, b.b_const(torch.float32, 1.0)), b.b_scatter_axis(0, x, e, b.b_const(torch.float32, 1.0), 0)], x, e), [x, x], 0)
+    same(
+        run(
+            lambda b, p, x, e: [
+                b.b_scatter_nd(1, x, vals([e]), 1, b.b_const(torch.float32, 1.0)),
+                b.b_scatter_axis(0, x, e, b.b_const(torch.float32, 1.0), 0),
+            ],
+            x,
+            e,
+        ),
+        [x, x],
+        0,
+    )
 
 
 @pytest.mark.parametrize("dt", FLOATS + INTS + [torch.bool])
@@ -571,14 +787,27 @@ def test_sort(dt):
     i, j = C.c_int32(), C.c_int32()
     for axis in (0, 1):
         for desc in (False, True):
-            got = run(lambda b, p, x: [b.b_sort(x, axis, desc, C.byref(i)), i.value, b.b_sort(x, axis, desc, None), b.b_topk(x, wide(3), axis, desc, C.byref(j)), j.value], x)
+            got = run(
+                lambda b, p, x: [
+                    b.b_sort(x, axis, desc, C.byref(i)),
+                    i.value,
+                    b.b_sort(x, axis, desc, None),
+                    b.b_topk(x, wide(3), axis, desc, C.byref(j)),
+                    j.value,
+                ],
+                x,
+            )
             v, k = x.sort(dim=axis, descending=desc, stable=True)
             assert torch.equal(got[1], k), (x, got[1], k)
             cut = [slice(None)] * 2
             cut[axis] = slice(3)
             same(got, [v, k, v, v[tuple(cut)], k[tuple(cut)]], 0)
     e = torch.zeros(2, 0, dtype=dt)
-    same(run(lambda b, p, e: [b.b_sort(e, 1, 0, C.byref(i)), i.value], e), [e, torch.zeros(2, 0, dtype=torch.int64)], 0)
+    same(
+        run(lambda b, p, e: [b.b_sort(e, 1, 0, C.byref(i)), i.value], e),
+        [e, torch.zeros(2, 0, dtype=torch.int64)],
+        0,
+    )
 
 
 def test_sort_multi():
@@ -589,7 +818,15 @@ def test_sort_multi():
         b.b_sort_multi(vals([x, y, b.b_iota(torch.int64, shape(5), 0)]), 3, 2, 0, False, out)
         return list(out)
 
-    same(run(f, x, y), [torch.tensor([1, 1, 2, 2, 3]), torch.tensor([2.0, nan, 0.5, 1.0, -1.0]), torch.tensor([3, 1, 2, 0, 4])], 0)
+    same(
+        run(f, x, y),
+        [
+            torch.tensor([1, 1, 2, 2, 3]),
+            torch.tensor([2.0, nan, 0.5, 1.0, -1.0]),
+            torch.tensor([3, 1, 2, 0, 4]),
+        ],
+        0,
+    )
 
 
 COND = C.CFUNCTYPE(C.c_int32, C.c_void_p, C.c_void_p, C.POINTER(C.c_int32))
@@ -656,8 +893,17 @@ def philox(key, counter):
 
 def test_philox():
     assert philox(0, 0) == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
-    for key, counter, n in [(0, 0, 4), (0x299F31D0A4093822, 0x85A308D3243F6A88, 11), (123, 2**32 - 2, 16), (7, 5, 0)]:
-        got = run(lambda b, p, k, c: b.b_philox(k, c, wide(n)), torch.tensor(key, dtype=torch.uint64), torch.tensor(counter, dtype=torch.uint64))
+    for key, counter, n in [
+        (0, 0, 4),
+        (0x299F31D0A4093822, 0x85A308D3243F6A88, 11),
+        (123, 2**32 - 2, 16),
+        (7, 5, 0),
+    ]:
+        got = run(
+            lambda b, p, k, c: b.b_philox(k, c, wide(n)),
+            torch.tensor(key, dtype=torch.uint64),
+            torch.tensor(counter, dtype=torch.uint64),
+        )
         want = sum([philox(key, counter + i) for i in range((n + 3) // 4)], [])[:n]
         assert got.tolist() == want and got.dtype == torch.uint32
 
@@ -670,7 +916,19 @@ def test_fft():
          [torch.fft.fft(x), torch.fft.ifft2(x), h, r, torch.fft.fftn(x), torch.fft.rfft2(r)], 1e-4)  # fmt: skip
     y = torch.randn(2, 3, 4, 5, dtype=torch.float64)
     hy = torch.fft.rfftn(y)
-    same(run(lambda b, p, y, h: [b.b_fft(2, y, 4, i64([2, 3, 4, 5])), b.b_fft(3, h, 4, i64([2, 3, 4, 5])), b.b_fft(0, h, 4, i64([2, 3, 4, 3]))], y, hy), [hy, y, torch.fft.fftn(hy)], 1e-9)
+    same(
+        run(
+            lambda b, p, y, h: [
+                b.b_fft(2, y, 4, i64([2, 3, 4, 5])),
+                b.b_fft(3, h, 4, i64([2, 3, 4, 5])),
+                b.b_fft(0, h, 4, i64([2, 3, 4, 3])),
+            ],
+            y,
+            hy,
+        ),
+        [hy, y, torch.fft.fftn(hy)],
+        1e-9,
+    )
 
 
 @pytest.mark.parametrize("dt", [torch.float32, torch.float64, torch.complex64])
@@ -701,3 +959,68 @@ def test_linalg(dt):
     same(w, torch.linalg.eigvalsh(spd), 1e-2 if tol > 1e-4 else tol)
     same(v @ torch.diag_embed(w).to(dt) @ v.mH, spd, 1e-2 if tol > 1e-4 else tol)
     same(g[11], spd, 0)
+
+
+@pytest.mark.parametrize(
+    "dt", [torch.float8_e5m2, torch.float8_e4m3fn, torch.float8_e5m2fnuz, torch.float8_e4m3fnuz]
+)
+def test_f8(dt):
+    x, y = torch.randn(4, 5).to(dt), torch.randn(5, 3).to(dt)
+    got = run(lambda b, p, x, y: [b.b_cast(x, torch.float32), b.b_cast(b.b_cast(x, torch.float32), dt), b.b_matmul_acc(x, y, torch.bfloat16), b.b_sum(x, 1, 0),
+                                  b.b_swap(x, 0, 1), b.b_bitcast(x, torch.uint8), b.b_cast(x, torch.bfloat16)], x, y)  # fmt: skip
+    w = [
+        x.float(),
+        x,
+        (x.float() @ y.float()).bfloat16(),
+        x.float().sum(0).to(dt),
+        x.mT.contiguous(),
+        x.view(torch.uint8),
+        x.bfloat16(),
+    ]
+    for g, v in zip(got, w):
+        assert g.dtype == v.dtype
+        torch.testing.assert_close(g.float(), v.float(), rtol=1e-2, atol=1e-2)
+
+
+def test_rank_zero():
+    x, i = torch.tensor(2.5), torch.tensor(0)
+    o = C.c_int32()
+    one, two = C.c_int32(), C.c_int32()
+    got = run(lambda b, p, x, i: [b.b_sum(x, 0, 0), b.b_max(x, 1, 1), b.b_mean(x, 0, 0), b.b_argreduce(1, x, 0, 0, C.byref(o)), o.value, b.b_sort(x, 0, 1, C.byref(one)), one.value,
+                                  b.b_topk(x, wide(1), 0, 1, C.byref(two)), two.value, b.b_cumulative(0, x, -1, 0), b.b_cum_arg(1, x, 0, None), b.b_reverse(x, 0), b.b_squeeze(x, 0),
+                                  b.b_unsqueeze(x, 0), b.b_take(x, i, 0), b.b_gather_axis(x, i, 0), b.b_scatter_axis(1, x, i, x, 0), b.b_flatten(x, 0, 0), b.b_transpose(x, ints([])),
+                                  b.b_size(x, 0, DT["I64"]), b.b_slice(x, 0, wide(0), wide(1), wide(1))], x, i)  # fmt: skip
+    want = [2.5, 2.5, 2.5, 0, 2.5, 2.5, 0, 2.5, 0, 2.5, 0, 2.5, 2.5, [2.5], 2.5, 2.5, 5.0, [2.5], 2.5, 1, 2.5]
+    assert [g.tolist() for g in got] == want
+
+
+@pytest.mark.parametrize("dt", [torch.uint16, torch.uint32, torch.uint64])
+def test_wide_unsigned(dt):
+    v = [0, 1, 7, torch.iinfo(dt).max, torch.iinfo(dt).max - 5]
+    x = torch.tensor(v, dtype=dt)
+    o = C.c_int32()
+    got = run(lambda b, p, x: [b.b_max(x, 1, 0), b.b_min(x, 1, 0), b.b_add(x, b.b_const(dt, 3.0)), b.b_div(x, b.b_const(dt, 2.0)), b.b_sort(x, 0, 1, C.byref(o)), o.value,
+                               b.b_argreduce(1, x, 0, 0, None), b.b_cast(x, torch.float64), b.b_lt(x, b.b_const(dt, 5.0)), b.b_cumulative(2, x, 0, 0), b.b_xor(x, b.b_max_value(dt))], x)  # fmt: skip
+    m = torch.iinfo(dt).max + 1
+    want = [m - 1, 0, [(a + 3) % m for a in v], [a // 2 for a in v], sorted(v, reverse=True), [3, 4, 2, 1, 0], 3, [float(a) for a in v], [a < 5 for a in v],
+            [0, 1, 7, m - 1, m - 1], [m - 1 - a for a in v]]  # fmt: skip
+    assert [g.tolist() for g in got] == want
+
+
+def test_generic_while():
+    """A loop that carries a generic value: the mask inside uses the size from outside."""
+    x = torch.arange(5.0)
+    p = Program(sizes={"n": 5}, rung={"n": 8})
+    v, n = p.param(x, {0: "n"}), p.param(torch.tensor(3, dtype=torch.int32))
+    out = vals([0, 0])
+
+    def body(h, c, args, res):
+        res[0] = p.b.b_add(args[0], p.b.b_const(torch.int32, 1.0))
+        res[1] = p.b.b_add(args[1], p.b.b_sum(args[1], 1, 0))
+
+    keep = COND(lambda h, c, args: p.b.b_lt(args[0], n)), BODY(body)
+    p.b.b_while(2, vals([p.b.b_const(torch.int32, 0.0), v]), *keep, None, out)
+    p.ret(out[1])
+    for _ in range(3):
+        x = x + x.sum()
+    same(p.run(), x, 0)

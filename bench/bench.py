@@ -66,7 +66,12 @@ def main() -> None:
         kind, side = name.rsplit(" ", 1)
         if side != "cpu":
             ratios[name] = round(value / best[f"{kind} cpu"], 3)
-    print(json.dumps({"microseconds": {k: round(v, 3) for k, v in best.items()}, "ratio to CPU eager": ratios}, indent=1))
+    print(
+        json.dumps(
+            {"microseconds": {k: round(v, 3) for k, v in best.items()}, "ratio to CPU eager": ratios},
+            indent=1,
+        )
+    )
 
 
 if __name__ == "__main__":

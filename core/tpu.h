@@ -1,10 +1,11 @@
 /* torch_tpu core: the one public header. The glue (C++) and the Python module (_C, C) see nothing else.
  *
- * The core knows nothing of PyTorch, Python or C++; a dtype in this header is a c10::ScalarType number, so that callers need no
- * table. Conventions:
+ * The core knows nothing of PyTorch, Python or C++; a dtype in this header is a c10::ScalarType number, so
+ * that callers need no table. Conventions:
  *  - A fallible function returns `tpu_error *`, NULL is success; the caller owns it (tpu_error_free).
  *  - Arrays and tensors in a call are borrowed for the duration of the call.
- *  - Every function may be called from any thread; the core has one lock of its own and calls nothing of Python under it.
+ *  - Every function may be called from any thread; the core has one lock of its own and calls nothing of
+ * Python under it.
  *  - No function starts the runtime unless its comment says so. */
 #ifndef TPU_H
 #define TPU_H
@@ -20,31 +21,38 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default) /* the Python module calls these across a shared library */
 
-/* --- devices ------------------------------------------------------------------------------------------------------ */
-/* Finds and loads the plugin, makes the client. Idempotent. What every dispatch does by itself on first use. */
+/* --- devices
+ * ------------------------------------------------------------------------------------------------------ */
+/* Finds and loads the plugin, makes the client. Idempotent. What every dispatch does by itself on first use.
+ */
 tpu_error *tpu_open(void);
 bool tpu_is_open(void);
-int tpu_device_count(void); /* without starting the runtime; 0 = no plugin found */
+int tpu_device_count(void);             /* without starting the runtime; 0 = no plugin found */
 tpu_error *tpu_device_check(int index); /* torch's words for an index that does not exist */
 tpu_error *tpu_synchronize(int device); /* flushes, waits, raises what failed; -1 = all devices */
 /* Flushes the fused trace without waiting. */
 tpu_error *tpu_flush(void);
 
-/* --- storages ----------------------------------------------------------------------------------------------------- */
+/* --- storages
+ * ----------------------------------------------------------------------------------------------------- */
 /* What a c10::DataPtr of ours has as context. One owner: the DataPtr. */
 typedef struct tpu_storage tpu_storage;
-tpu_error *tpu_storage_new(int device, size_t nbytes, tpu_storage **out); /* runs nothing, allocates nothing on the device */
-void tpu_storage_free(tpu_storage *s);                                    /* any thread, at any time, also after exit began */
+tpu_error *tpu_storage_new(int device, size_t nbytes,
+                           tpu_storage **out); /* runs nothing, allocates nothing on the device */
+void tpu_storage_free(tpu_storage *s);         /* any thread, at any time, also after exit began */
 /* Honest address: unique range, base of the storage. Non-NULL also for 0 bytes. Not readable by the host. */
 void *tpu_storage_address(const tpu_storage *s);
 size_t tpu_storage_nbytes(const tpu_storage *s);
 int tpu_storage_device(const tpu_storage *s);
-tpu_error *tpu_storage_resize(tpu_storage *s, size_t nbytes); /* keeps the common prefix; a growing one moves the address */
-/* The live storage whose range holds `address`, or NULL (for pointers that came back without their DataPtr). */
+tpu_error *tpu_storage_resize(tpu_storage *s,
+                              size_t nbytes); /* keeps the common prefix; a growing one moves the address */
+/* The live storage whose range holds `address`, or NULL (for pointers that came back without their DataPtr).
+ */
 tpu_storage *tpu_storage_find(const void *address);
 uint64_t tpu_storage_version(const tpu_storage *s);
 
-/* --- tensors and calls -------------------------------------------------------------------------------------------- */
+/* --- tensors and calls
+ * -------------------------------------------------------------------------------------------- */
 enum {
   TPU_T_UNDEFINED = 1, /* an undefined tensor (optional argument not given) */
   TPU_T_HOST = 2,      /* 0-dim CPU tensor: `host` points at its value */
@@ -54,12 +62,12 @@ enum {
 };
 
 typedef struct tpu_tensor {
-  tpu_storage *storage; /* NULL when HOST or UNDEFINED */
-  const void *host;     /* HOST only */
+  tpu_storage *storage;           /* NULL when HOST or UNDEFINED */
+  const void *host;               /* HOST only */
   const int64_t *sizes, *strides; /* in elements of dtype */
-  int64_t offset;       /* in elements of dtype */
-  void *handle;         /* the glue's own (TensorImpl *), given back in callbacks */
-  int16_t dtype;        /* c10::ScalarType */
+  int64_t offset;                 /* in elements of dtype */
+  void *handle;                   /* the glue's own (TensorImpl *), given back in callbacks */
+  int16_t dtype;                  /* c10::ScalarType */
   int16_t device;
   uint8_t rank, flags;
 } tpu_tensor;
@@ -97,7 +105,8 @@ typedef struct tpu_arg {
   } u;
 } tpu_arg;
 
-/* A random number stream (design 7). Owned by the glue's generator; offset counts Philox blocks of four words. */
+/* A random number stream (design 7). Owned by the glue's generator; offset counts Philox blocks of four
+ * words. */
 typedef struct tpu_philox {
   uint64_t seed, offset;
 } tpu_philox;
@@ -107,7 +116,7 @@ typedef struct tpu_row tpu_row;
 typedef enum tpu_variant { TPU_FUNCTIONAL, TPU_INPLACE, TPU_OUT } tpu_variant;
 
 typedef struct tpu_result {
-  tpu_storage *storage; /* new, owned by the receiver; NULL: undefined tensor */
+  tpu_storage *storage;           /* new, owned by the receiver; NULL: undefined tensor */
   const int64_t *sizes, *strides; /* valid until the next call on this thread */
   int16_t dtype, device;
   uint8_t rank;
@@ -118,13 +127,14 @@ typedef struct tpu_call {
   tpu_variant variant;
   int nargs;
   const tpu_arg *args; /* schema order; OUT: without the out arguments */
-  /* INPLACE: the tensors that receive the results, in order (usually just self; foreach: the self list; they are arguments too).
-   * OUT: the out tensors. FUNCTIONAL: 0. */
+  /* INPLACE: the tensors that receive the results, in order (usually just self; foreach: the self list; they
+   * are arguments too). OUT: the out tensors. FUNCTIONAL: 0. */
   int nouts;
   const tpu_tensor *outs;
   int device;         /* device of the first tpu tensor, or where a factory's result shall live */
   tpu_philox *philox; /* the generator argument, or the device's default; NULL when the op draws nothing */
-  /* results of FUNCTIONAL (and extra results of the others), written by tpu_dispatch; the array is the thread's own */
+  /* results of FUNCTIONAL (and extra results of the others), written by tpu_dispatch; the array is the
+   * thread's own */
   int nresults;
   const tpu_result *results;
   const char *declined; /* set when tpu_dispatch declined: why (valid until the next call) */
@@ -139,41 +149,46 @@ bool tpu_row_is_random(const tpu_row *r);
 bool tpu_row_is_internal(const tpu_row *r); /* "tpu::" rows: no ATen schema */
 
 /* Runs (strict, debug) or records (fused) one call. Starts the runtime.
- * On success call->declined is NULL, or says why the core does not support this case: then nothing happened and the caller takes
- * the CPU fallback with its untouched arguments. */
+ * On success call->declined is NULL, or says why the core does not support this case: then nothing happened
+ * and the caller takes the CPU fallback with its untouched arguments. */
 tpu_error *tpu_dispatch(tpu_call *call);
 
-/* Set by the glue: make `out` (a handle of a tpu_tensor) have these sizes, contiguous, warning as torch does when it was not empty;
- * fills *t anew. Called without the core's lock. NULL result = fine. */
+/* Set by the glue: make `out` (a handle of a tpu_tensor) have these sizes, contiguous, warning as torch does
+ * when it was not empty; fills *t anew. Called without the core's lock. NULL result = fine. */
 extern tpu_error *(*tpu_resize_out)(tpu_tensor *t, int rank, const int64_t *sizes);
 
-/* --- host transfers ----------------------------------------------------------------------------------------------- */
-/* dst (tpu) = src (host memory of src_dtype, strides in elements); same sizes. The source may be overwritten right after. */
+/* --- host transfers
+ * ----------------------------------------------------------------------------------------------- */
+/* dst (tpu) = src (host memory of src_dtype, strides in elements); same sizes. The source may be overwritten
+ * right after. */
 tpu_error *tpu_upload(const void *src, int src_dtype, const int64_t *src_strides, const tpu_tensor *dst);
 /* host memory, dense row-major in src's own dtype <- src (tpu). Waits. conj/neg bits are resolved. */
 tpu_error *tpu_download(const tpu_tensor *src, void *dst);
 /* tpu -> tpu, any dtypes, devices, geometry; sizes must broadcast from src to dst. */
 tpu_error *tpu_copy(const tpu_tensor *src, const tpu_tensor *dst);
 
-/* --- streams, events ---------------------------------------------------------------------------------------------- */
+/* --- streams, events
+ * ---------------------------------------------------------------------------------------------- */
 typedef struct tpu_event tpu_event;
 tpu_error *tpu_event_record(int device, tpu_event **out); /* flushes */
 bool tpu_event_query(tpu_event *e);
-tpu_error *tpu_event_wait(tpu_event *e); /* host waits */
+tpu_error *tpu_event_wait(tpu_event *e);                       /* host waits */
 double tpu_event_elapsed_ms(tpu_event *start, tpu_event *end); /* waits for both */
 void tpu_event_free(tpu_event *e);
 
-/* --- modes, memory, statistics ------------------------------------------------------------------------------------ */
+/* --- modes, memory, statistics
+ * ------------------------------------------------------------------------------------ */
 typedef enum tpu_mode { TPU_MODE_STRICT, TPU_MODE_DEBUG, TPU_MODE_FUSED } tpu_mode;
-tpu_mode tpu_get_mode(void); /* at first from TORCH_TPU_EAGER_MODE, TPU_LAUNCH_BLOCKING, TORCH_TPU_DEFER_AND_FUSE */
-tpu_error *tpu_set_mode(tpu_mode m); /* flushes */
+tpu_mode
+tpu_get_mode(void); /* at first from TORCH_TPU_EAGER_MODE, TPU_LAUNCH_BLOCKING, TORCH_TPU_DEFER_AND_FUSE */
+tpu_error *tpu_set_mode(tpu_mode m);  /* flushes */
 void tpu_set_matmul_precision(int p); /* 0 default, 1 high, 2 highest */
 bool tpu_sizes_auto(void);
 void tpu_set_sizes_auto(bool on);
 
 typedef struct tpu_memory {
-  int64_t allocated, allocated_peak;   /* bytes of live device buffers */
-  int64_t buffers, buffers_peak;       /* their number */
+  int64_t allocated, allocated_peak;                                        /* bytes of live device buffers */
+  int64_t buffers, buffers_peak;                                            /* their number */
   int64_t allocated_total, freed_total, buffers_total, buffers_freed_total; /* since start or reset */
   int64_t limit; /* bytes: TORCH_TPU_MEMORY_LIMIT, the plugin's, or the host's memory on a CPU plugin */
   int64_t ooms, retries;
@@ -182,12 +197,14 @@ void tpu_memory_stats(int device, tpu_memory *out);
 void tpu_memory_reset_peak(int device);
 void tpu_memory_reset_accumulated(int device);
 
-/* The text answers (info, compile statistics, explanations) are JSON, owned by the caller (free()). Never NULL. */
-char *tpu_info_json(void);          /* plugin, why, versions, devices; opens nothing */
-char *tpu_compile_stats_json(void); /* programs_compiled, programs_loaded, memory_hits, seconds_compiling, programs: [...] */
+/* The text answers (info, compile statistics, explanations) are JSON, owned by the caller (free()). Never
+ * NULL. */
+char *tpu_info_json(void); /* plugin, why, versions, devices; opens nothing */
+char *tpu_compile_stats_json(
+    void); /* programs_compiled, programs_loaded, memory_hits, seconds_compiling, programs: [...] */
 void tpu_reset_compile_stats(void);
-char *tpu_trace_json(void);         /* fused: ops pending, flushes, why each happened */
-void tpu_clear_programs(void);      /* the memory tier */
+char *tpu_trace_json(void);    /* fused: ops pending, flushes, why each happened */
+void tpu_clear_programs(void); /* the memory tier */
 
 /* CPU fallback bookkeeping: the glue counts, Python reads. */
 void tpu_fallback_count(const char *op, const char *why);
@@ -202,7 +219,9 @@ void tpu_set_interrupt_hook(int (*hook)(void));
 void tpu_shutdown(void);
 
 /* Test hooks. */
-tpu_error *tpu_debug_mark_generic(const tpu_tensor *t, int dim, int64_t rung, double fill); /* re-home t's value with dim padded to rung, padding = fill */
+tpu_error *
+tpu_debug_mark_generic(const tpu_tensor *t, int dim, int64_t rung,
+                       double fill); /* re-home t's value with dim padded to rung, padding = fill */
 void tpu_debug_disable_masks(bool off);
 
 #pragma GCC visibility pop

@@ -403,6 +403,7 @@ template <class T> struct Kind;
   template <> struct Kind<type> {         \
     static constexpr char value = letter; \
   };
+// clang-format off
 KIND(const Tensor &, 'T')
 KIND(Tensor &, 'W')
 KIND(const std::optional<Tensor> &, 't')
@@ -411,14 +412,21 @@ KIND(const c10::List<std::optional<Tensor>> &, 'O')
 KIND(const c10::Scalar &, 'S')
 KIND(const std::optional<c10::Scalar> &, 's')
 KIND(int64_t, 'i')
-KIND(std::optional<int64_t>, 'j') KIND(c10::IntArrayRef, 'I') KIND(at::OptionalIntArrayRef, 'J')
-    KIND(bool, 'b') KIND(std::optional<bool>, 'B') KIND(double, 'd') KIND(std::optional<ScalarType>, 'y')
-        KIND(ScalarType, 'Y') KIND(std::string_view, 'c') KIND(std::optional<std::string_view>, 'C')
-            KIND(std::optional<at::Generator>, 'g')
+KIND(std::optional<int64_t>, 'j')
+KIND(c10::IntArrayRef, 'I')
+KIND(at::OptionalIntArrayRef, 'J')
+KIND(bool, 'b')
+KIND(std::optional<bool>, 'B')
+KIND(double, 'd')
+KIND(std::optional<ScalarType>, 'y')
+KIND(ScalarType, 'Y')
+KIND(std::string_view, 'c')
+KIND(std::optional<std::string_view>, 'C')
+KIND(std::optional<at::Generator>, 'g')
+// clang-format on
 #undef KIND
 
-                template <class R>
-                struct Results {
+template <class R> struct Results {
   static constexpr const char *key = ">T";
   static R get(const tpu_result *r) { return from_result(r[0]); }
   static R pop(const Stack &s) { return s[0].toTensor(); }

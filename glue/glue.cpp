@@ -86,9 +86,7 @@ void fallback(const OperatorHandle &op, Stack *stack, const char *why) {
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
 }
 
-void fallback_boxed(const OperatorHandle &op, Stack *stack) {
-  fallback(op, stack, nullptr);
-}
+void fallback_boxed(const OperatorHandle &op, Stack *stack) { fallback(op, stack, nullptr); }
 
 // --- kinds of arguments, read off a schema ---
 
@@ -136,9 +134,7 @@ std::string kinds_of(const std::vector<c10::Argument> &args) {
   return s;
 }
 
-bool is_written(const c10::Argument &a) {
-  return a.alias_info() && a.alias_info()->isWrite();
-}
+bool is_written(const c10::Argument &a) { return a.alias_info() && a.alias_info()->isWrite(); }
 
 std::string plain(std::string kinds) // as if nothing were written
 {
@@ -269,8 +265,10 @@ void register_rows() {
     }
     Entry *e = entry_for(row, *op);
     const char *why = reg.done.count(name) ? "typed by hand, or listed twice" : refusal(*op, *e);
-    if (why) reg.refused[name] = why;
-    else register_entry(e);
+    if (why)
+      reg.refused[name] = why;
+    else
+      register_entry(e);
     if (e->variant == TPU_FUNCTIONAL) functional.push_back(e);
   }
   for (const Entry *e : functional) derive(*e);
@@ -336,12 +334,8 @@ extern "C" const char *tpu_glue_init(void) {
   return failure->c_str();
 }
 
-extern "C" void tpu_glue_set_fallback(int p) {
-  tpu::policy = p;
-}
-extern "C" int tpu_glue_get_fallback(void) {
-  return tpu::policy;
-}
+extern "C" void tpu_glue_set_fallback(int p) { tpu::policy = p; }
+extern "C" int tpu_glue_get_fallback(void) { return tpu::policy; }
 
 extern "C" char *tpu_glue_report(void) {
   const auto &r = tpu::reg;

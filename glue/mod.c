@@ -42,11 +42,11 @@ static PyObject *done(tpu_error *e) {
   Py_RETURN_NONE;
 }
 
-#define WITHOUT_GIL(statement)            \
-  do {                                    \
+#define WITHOUT_GIL(statement)                 \
+  do {                                         \
     PyThreadState *save = PyEval_SaveThread(); \
-    statement;                            \
-    PyEval_RestoreThread(save);           \
+    statement;                                 \
+    PyEval_RestoreThread(save);                \
   } while (0)
 
 /* Polled by the core during a long compile, on whatever thread waits. Python forgets what a handler raised
@@ -320,19 +320,43 @@ static PyObject *mod_storage_version(PyObject *self, PyObject *args) {
   return PyLong_FromUnsignedLongLong(s ? tpu_storage_version(s) : 0);
 }
 
-#define NOARGS(name) {#name, mod_##name, METH_NOARGS, NULL}
+#define NOARGS(name)  {#name, mod_##name, METH_NOARGS, NULL}
 #define VARARGS(name) {#name, mod_##name, METH_VARARGS, NULL}
-static PyMethodDef methods[] = {
-    NOARGS(init), NOARGS(open), NOARGS(is_open), NOARGS(shutdown), VARARGS(add_plugin_candidate),
-    NOARGS(device_count), VARARGS(device_check), VARARGS(synchronize), NOARGS(flush), NOARGS(get_mode),
-    VARARGS(set_mode), VARARGS(set_matmul_precision), NOARGS(sizes_auto), VARARGS(set_sizes_auto),
-    VARARGS(memory), VARARGS(memory_reset_peak), VARARGS(memory_reset_accumulated), NOARGS(info),
-    NOARGS(compile_stats), NOARGS(reset_compile_stats), NOARGS(trace), NOARGS(clear_programs),
-    NOARGS(fallback_report), NOARGS(fallback_reset), NOARGS(get_fallback), VARARGS(set_fallback),
-    NOARGS(registration), NOARGS(rows), VARARGS(mark_generic), VARARGS(disable_masks),
-    VARARGS(storage_version), {NULL, NULL, 0, NULL}};
+static PyMethodDef methods[] = {NOARGS(init),
+                                NOARGS(open),
+                                NOARGS(is_open),
+                                NOARGS(shutdown),
+                                VARARGS(add_plugin_candidate),
+                                NOARGS(device_count),
+                                VARARGS(device_check),
+                                VARARGS(synchronize),
+                                NOARGS(flush),
+                                NOARGS(get_mode),
+                                VARARGS(set_mode),
+                                VARARGS(set_matmul_precision),
+                                NOARGS(sizes_auto),
+                                VARARGS(set_sizes_auto),
+                                VARARGS(memory),
+                                VARARGS(memory_reset_peak),
+                                VARARGS(memory_reset_accumulated),
+                                NOARGS(info),
+                                NOARGS(compile_stats),
+                                NOARGS(reset_compile_stats),
+                                NOARGS(trace),
+                                NOARGS(clear_programs),
+                                NOARGS(fallback_report),
+                                NOARGS(fallback_reset),
+                                NOARGS(get_fallback),
+                                VARARGS(set_fallback),
+                                NOARGS(registration),
+                                NOARGS(rows),
+                                VARARGS(mark_generic),
+                                VARARGS(disable_masks),
+                                VARARGS(storage_version),
+                                {NULL, NULL, 0, NULL}};
 
-static PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "torch_tpu._C", .m_size = -1, .m_methods = methods};
+static PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "torch_tpu._C", .m_size = -1,
+                             .m_methods = methods};
 
 PyMODINIT_FUNC PyInit__C(void);
 PyMODINIT_FUNC PyInit__C(void) { return PyModule_Create(&module); }

@@ -260,8 +260,8 @@ void mark_generic(const Tensor &x, int64_t dim, int64_t rung, double fill) {
   check(tpu_debug_mark_generic(&t, int(dim), rung, fill));
 }
 
-// Whether `x.data = from` keeps the tensor and takes the other's insides: so module.to("tpu") keeps parameters
-// (and what ties them together) instead of making new ones.
+// Whether `x.data = from` keeps the tensor and takes the other's insides: so module.to("tpu") keeps
+// parameters (and what ties them together) instead of making new ones.
 bool shallow_copy_fits(const Tensor &x, const Tensor &from) {
   auto plain = [](const Tensor &t) {
     return (t.device().type() == kTpu || t.device().is_cpu()) && t.layout() == c10::kStrided;

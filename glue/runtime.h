@@ -35,9 +35,7 @@ inline void check(tpu_error *e) {
 thread_local DeviceIndex current = 0;
 thread_local std::array<c10::StreamId, 128> streams{}; // work is in order per device: a stream is only its id
 
-inline DeviceIndex device_or_current(DeviceIndex i) {
-  return i < 0 ? current : i;
-}
+inline DeviceIndex device_or_current(DeviceIndex i) { return i < 0 ? current : i; }
 
 inline Device checked(Device d) {
   TORCH_CHECK(d.type() == kTpu, "expected a tpu device, got ", d);
@@ -58,9 +56,7 @@ DeviceIndex exchange_device(DeviceIndex i) {
 
 // --- device memory ---
 
-void storage_deleter(void *ctx) {
-  tpu_storage_free(static_cast<tpu_storage *>(ctx));
-}
+void storage_deleter(void *ctx) { tpu_storage_free(static_cast<tpu_storage *>(ctx)); }
 
 inline c10::DataPtr data_ptr(tpu_storage *s, DeviceIndex device) {
   return {tpu_storage_address(s), s, &storage_deleter, Device(kTpu, device)};

@@ -5,12 +5,12 @@
 
 #include "step/step.h"
 
-#define GROW(p, what, cap)                                                \
-  do {                                                                    \
-    if ((p)->n##what == (p)->cap) {                                       \
-      (p)->cap = (p)->cap ? (p)->cap * 2 : 16;                            \
-      (p)->what = tpu_xrealloc((p)->what, (p)->cap * sizeof *(p)->what);  \
-    }                                                                     \
+#define GROW(p, what, cap)                                               \
+  do {                                                                   \
+    if ((p)->n##what == (p)->cap) {                                      \
+      (p)->cap = (p)->cap ? (p)->cap * 2 : 16;                           \
+      (p)->what = tpu_xrealloc((p)->what, (p)->cap * sizeof *(p)->what); \
+    }                                                                    \
   } while (0)
 
 static uint32_t serial; /* of preparations: marks storages already seen by this one */
@@ -60,7 +60,8 @@ static uint32_t sym_number(prep *p, const vdim *d) {
   return ++p->nsyms;
 }
 
-/* --- numbers ------------------------------------------------------------------------------------------------------- */
+/* --- numbers
+ * ------------------------------------------------------------------------------------------------------- */
 static bool special(double v, uint32_t flags) {
   if (v == 0 || v == 1) return true;
   return (flags & ROW_SPECIAL) && (v == -2 || v == -1 || v == -0.5 || v == 0.5 || v == 2 || v == 3);
@@ -69,12 +70,16 @@ static bool special(double v, uint32_t flags) {
 /* A number: structure where its value is special, else an operand. */
 static void put_number(prep *p, int tag, const tpu_arg *a, uint32_t flags) {
   double c[2] = {0, 0};
-  tpu_dtype dt = tag == TPU_A_SCALAR_B ? DT_BOOL : tag == TPU_A_SCALAR_I ? DT_I64 : tag == TPU_A_SCALAR_C ? DT_C128 : DT_F64;
+  tpu_dtype dt = tag == TPU_A_SCALAR_B   ? DT_BOOL
+                 : tag == TPU_A_SCALAR_I ? DT_I64
+                 : tag == TPU_A_SCALAR_C ? DT_C128
+                                         : DT_F64;
   uint64_t bits = (uint64_t)a->u.i;
   double v = dt == DT_F64 ? a->u.d : (double)a->u.i;
   if (dt == DT_C128) memcpy(c, a->u.ds, sizeof c);
   put8(p, tag);
-  bool structure = dt == DT_BOOL || (dt != DT_C128 && special(v, flags) && !(v == 0 && bits != 0)); /* -0.0 is an operand */
+  bool structure = dt == DT_BOOL ||
+                   (dt != DT_C128 && special(v, flags) && !(v == 0 && bits != 0)); /* -0.0 is an operand */
   put8(p, structure);
   if (structure) {
     put64(p, (int64_t)bits);
@@ -91,15 +96,19 @@ static void put_host(prep *p, prep_tensor *pt, const tpu_tensor *t, uint32_t fla
   put8(p, 'H');
   put8(p, pt->dtype);
   put8(p, t->flags);
-  double v = pt->dtype == DT_F64 ? *(const double *)t->host : pt->dtype == DT_I64 ? (double)*(const int64_t *)t->host : 0.25;
-  bool structure = (t->flags & TPU_T_WRAPPED) && (flags & ROW_SPECIAL) && special(v, flags) && !(v == 0 && bits[0]);
+  double v = pt->dtype == DT_F64   ? *(const double *)t->host
+             : pt->dtype == DT_I64 ? (double)*(const int64_t *)t->host
+                                   : 0.25;
+  bool structure =
+      (t->flags & TPU_T_WRAPPED) && (flags & ROW_SPECIAL) && special(v, flags) && !(v == 0 && bits[0]);
   put8(p, structure);
   pt->host = true;
   pt->scalar = add_scalar(p, (tpu_dtype)pt->dtype, bits[0], bits[1]);
   if (structure) put64(p, (int64_t)bits[0]);
 }
 
-/* --- tensors ------------------------------------------------------------------------------------------------------- */
+/* --- tensors
+ * ------------------------------------------------------------------------------------------------------- */
 static void put_value_type(prep *p, const prep_store *ps) {
   if (!ps->v) {
     put8(p, 'E');
@@ -205,45 +214,51 @@ static tpu_error *put_tensor(prep *p, const tpu_tensor *t, uint32_t flags) {
 
 static tpu_error *put_arg(prep *p, const tpu_arg *a, uint32_t flags) {
   switch ((tpu_tag)a->tag) {
-    case TPU_A_NONE: put8(p, a->tag); return NULL;
-    case TPU_A_TENSOR: return put_tensor(p, a->u.t, flags);
-    case TPU_A_TENSORS:
-      put8(p, a->tag);
-      put32(p, a->n);
-      for (uint32_t k = 0; k < a->n; k++) TRY(put_tensor(p, &a->u.t[k], flags));
-      return NULL;
-    case TPU_A_DOUBLE:
-      if (flags & ROW_FLOAT_PARAM) {
-        put_number(p, a->tag, a, flags);
-        return NULL;
-      } /* fall through */
-    case TPU_A_INT: case TPU_A_BOOL: case TPU_A_DTYPE:
-      put8(p, a->tag);
-      put64(p, a->u.i);
-      return NULL;
-    case TPU_A_SCALAR_I: case TPU_A_SCALAR_D: case TPU_A_SCALAR_B: case TPU_A_SCALAR_C:
+  case TPU_A_NONE: put8(p, a->tag); return NULL;
+  case TPU_A_TENSOR: return put_tensor(p, a->u.t, flags);
+  case TPU_A_TENSORS:
+    put8(p, a->tag);
+    put32(p, a->n);
+    for (uint32_t k = 0; k < a->n; k++) TRY(put_tensor(p, &a->u.t[k], flags));
+    return NULL;
+  case TPU_A_DOUBLE:
+    if (flags & ROW_FLOAT_PARAM) {
       put_number(p, a->tag, a, flags);
       return NULL;
-    case TPU_A_INTS: case TPU_A_BOOLS: case TPU_A_DOUBLES:
-      put8(p, a->tag);
-      put32(p, a->n);
-      text_add(&p->sig, a->u.is, a->n * sizeof(int64_t));
-      return NULL;
-    case TPU_A_SCALARS:
-      put8(p, a->tag);
-      put32(p, a->n);
-      for (uint32_t k = 0; k < a->n; k++) put_number(p, a->u.as[k].tag, &a->u.as[k], flags);
-      return NULL;
-    case TPU_A_STRING:
-      put8(p, a->tag);
-      put32(p, a->n);
-      text_add(&p->sig, a->u.s, a->n);
-      return NULL;
+    } /* fall through */
+  case TPU_A_INT:
+  case TPU_A_BOOL:
+  case TPU_A_DTYPE:
+    put8(p, a->tag);
+    put64(p, a->u.i);
+    return NULL;
+  case TPU_A_SCALAR_I:
+  case TPU_A_SCALAR_D:
+  case TPU_A_SCALAR_B:
+  case TPU_A_SCALAR_C: put_number(p, a->tag, a, flags); return NULL;
+  case TPU_A_INTS:
+  case TPU_A_BOOLS:
+  case TPU_A_DOUBLES:
+    put8(p, a->tag);
+    put32(p, a->n);
+    text_add(&p->sig, a->u.is, a->n * sizeof(int64_t));
+    return NULL;
+  case TPU_A_SCALARS:
+    put8(p, a->tag);
+    put32(p, a->n);
+    for (uint32_t k = 0; k < a->n; k++) put_number(p, a->u.as[k].tag, &a->u.as[k], flags);
+    return NULL;
+  case TPU_A_STRING:
+    put8(p, a->tag);
+    put32(p, a->n);
+    text_add(&p->sig, a->u.s, a->n);
+    return NULL;
   }
   return tpu_err(TPU_INTERNAL, "argument tag %d", a->tag);
 }
 
-/* A concatenation whose axis is generic (or grows, with the switch on): the rung of the result is part of the signature. */
+/* A concatenation whose axis is generic (or grows, with the switch on): the rung of the result is part of the
+ * signature. */
 static void put_growth(prep *p, const tpu_call *call) {
   p->rung = p->grown = 0;
   if (!(call->row->flags & ROW_GROWS) || call->variant != TPU_FUNCTIONAL || call->nargs < 2) return;

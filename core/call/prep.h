@@ -1,9 +1,10 @@
 /* A call prepared for the memo: its signature bytes, the storages it touches, the numbers it carries.
  *
- * The signature holds everything a lowering may look at: row, variant, and per argument its tag and structure. Tensors say their view
- * (plan, sizes, strides), the type of the value they lie in and which of the call's storages that is; numbers that may change from call
- * to call (design 4) say only their dtype. Two calls with equal bytes run the same program.
- * A prep belongs to one thread; what it points at is borrowed from the call and valid under the core lock. */
+ * The signature holds everything a lowering may look at: row, variant, and per argument its tag and
+ * structure. Tensors say their view (plan, sizes, strides), the type of the value they lie in and which of
+ * the call's storages that is; numbers that may change from call to call (design 4) say only their dtype. Two
+ * calls with equal bytes run the same program. A prep belongs to one thread; what it points at is borrowed
+ * from the call and valid under the core lock. */
 #ifndef TPU_CALL_PREP_H
 #define TPU_CALL_PREP_H
 
@@ -51,8 +52,8 @@ typedef struct prep {
   const char *decline; /* a dtype or rank that the core does not have */
 } prep;
 
-/* Fills p (reusing its memory). A generic value seen through a view that is no permutation, or by a row of class NONE, is cut to
- * exact first; a byte storage is retyped; both may launch. Core lock held. */
+/* Fills p (reusing its memory). A generic value seen through a view that is no permutation, or by a row of
+ * class NONE, is cut to exact first; a byte storage is retyped; both may launch. Core lock held. */
 tpu_error *prep_call(prep *p, const tpu_call *call);
 
 /* Test switch: growing cats and marked inputs stay generic. */

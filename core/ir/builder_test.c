@@ -1,4 +1,5 @@
-/* Rules of the builder that need no device: sticking errors, hash-consing, regions, symbols, what is printed. */
+/* Rules of the builder that need no device: sticking errors, hash-consing, regions, symbols, what is printed.
+ */
 #include <stdlib.h>
 
 #include "ir/builder.h"
@@ -38,15 +39,20 @@ static void every_verb_takes_bad(void) {
   shape s = shape_of(1, (int64_t[]){2});
   for (int op = 0; op < OP_ADD; op++) CHECK(b_unary(b, op, BAD) == BAD);
   for (int op = OP_ADD; op < OP_COUNT; op++) CHECK(b_binary(b, op, BAD, BAD) == BAD);
-  CHECK(b_cmp(b, CMP_EQ, BAD, BAD) == BAD && b_select(b, BAD, BAD, BAD) == BAD && b_cast(b, BAD, DT_I32) == BAD);
-  CHECK(b_broadcast_to(b, BAD, &s) == BAD && b_reshape(b, BAD, &s) == BAD && b_slice(b, BAD, 0, 0, 1, 1) == BAD);
+  CHECK(b_cmp(b, CMP_EQ, BAD, BAD) == BAD && b_select(b, BAD, BAD, BAD) == BAD &&
+        b_cast(b, BAD, DT_I32) == BAD);
+  CHECK(b_broadcast_to(b, BAD, &s) == BAD && b_reshape(b, BAD, &s) == BAD &&
+        b_slice(b, BAD, 0, 0, 1, 1) == BAD);
   CHECK(b_concat(b, two, 2, 0) == BAD && b_append(b, BAD, BAD, 0, 4) == BAD && b_reverse(b, BAD, 0) == BAD);
   CHECK(b_mean(b, BAD, 1, false) == BAD && b_argreduce(b, true, BAD, 0, false, &o) == BAD && o == BAD);
-  CHECK(b_reduce_window(b, RED_SUM, BAD, &w) == BAD && b_convolution(b, BAD, BAD, &c) == BAD && b_matmul(b, BAD, BAD) == BAD);
-  CHECK(b_take(b, BAD, BAD, 0) == BAD && b_gather_axis(b, BAD, BAD, 0) == BAD && b_gather_nd(b, BAD, two, 2) == BAD);
+  CHECK(b_reduce_window(b, RED_SUM, BAD, &w) == BAD && b_convolution(b, BAD, BAD, &c) == BAD &&
+        b_matmul(b, BAD, BAD) == BAD);
+  CHECK(b_take(b, BAD, BAD, 0) == BAD && b_gather_axis(b, BAD, BAD, 0) == BAD &&
+        b_gather_nd(b, BAD, two, 2) == BAD);
   CHECK(b_scatter_nd(b, SCAT_ADD, BAD, two, 2, BAD) == BAD && b_sort(b, BAD, 0, false, &o) == BAD);
   CHECK(b_philox(b, BAD, BAD, 4) == BAD && b_cholesky(b, BAD, true) == BAD && b_qr(b, BAD, &o) == BAD);
-  CHECK(b_eigh(b, BAD, true, &o) == BAD && b_fft(b, FFT_C2C, BAD, 1, (int64_t[]){2}) == BAD && b_mask_pad(b, BAD, 1, BAD) == BAD);
+  CHECK(b_eigh(b, BAD, true, &o) == BAD && b_fft(b, FFT_C2C, BAD, 1, (int64_t[]){2}) == BAD &&
+        b_mask_pad(b, BAD, 1, BAD) == BAD);
   b_sort_multi(b, two, 2, 1, 0, false, outs);
   b_while(b, 2, two, NULL, NULL, NULL, outs);
   b_if(b, BAD, 1, NULL, NULL, NULL, outs);
@@ -59,7 +65,8 @@ static void equal_nodes_are_one(void) {
   B *b = b_create();
   Val x = vec(b, 3), y = vec(b, 3);
   CHECK(x != y && b_add(b, x, y) == b_add(b, x, y) && b_add(b, x, y) != b_add(b, y, x));
-  CHECK(b_sum(b, x, 1, false) == b_sum(b, x, 1, false) && b_sum(b, x, 1, false) != b_reduce(b, RED_PROD, x, 1, false));
+  CHECK(b_sum(b, x, 1, false) == b_sum(b, x, 1, false) &&
+        b_sum(b, x, 1, false) != b_reduce(b, RED_PROD, x, 1, false));
   CHECK(b_const(b, DT_F32, 0.0) != b_const(b, DT_F32, -0.0));
   CHECK(b_cast(b, b_const(b, DT_F32, 2), DT_I64) == b_const_i(b, DT_I64, 2));
   Val i, j;
@@ -132,7 +139,8 @@ static void unused_nodes_are_not_printed(void) {
   b_return(b, b_exp(b, x));
   text t = {0};
   CHECK_OK(b_print(b, &t));
-  CHECK(!strstr(t.p, "sort") && !strstr(t.p, "reduce") && strstr(t.p, "stablehlo.exponential %arg0 : tensor<3xf32>"));
+  CHECK(!strstr(t.p, "sort") && !strstr(t.p, "reduce") &&
+        strstr(t.p, "stablehlo.exponential %arg0 : tensor<3xf32>"));
   text_free(&t);
   b_destroy(b);
 }
@@ -144,7 +152,8 @@ static void const_values(void) {
   CHECK(b_const_value(b, b_full(b, &s, b_const(b, DT_F32, 0.5)), &v) && v == 0.5);
   CHECK(b_const_value(b, b_max_value(b, DT_U64), &v) && v == 18446744073709551615.0);
   CHECK(b_const_value(b, b_const_i(b, DT_BOOL, 5), &v) && v == 1);
-  CHECK(!b_const_value(b, vec(b, 3), &v) && !b_const_value(b, b_const_c(b, DT_C64, 1, 2), &v) && !b_const_value(b, BAD, &v));
+  CHECK(!b_const_value(b, vec(b, 3), &v) && !b_const_value(b, b_const_c(b, DT_C64, 1, 2), &v) &&
+        !b_const_value(b, BAD, &v));
   b_destroy(b);
 }
 

@@ -11,16 +11,20 @@ typedef struct float_limits {
 } float_limits;
 
 static const float_limits *limits(tpu_dtype dt) {
-  static const float_limits f64 = {1.7976931348623157e308, INFINITY, "0x7FF0000000000000", "0xFFF0000000000000", "0x7FF8000000000000"};
-  static const float_limits f32 = {3.4028234663852886e38, 3.4028235677973366e38, "0x7F800000", "0xFF800000", "0x7FC00000"};
+  static const float_limits f64 = {1.7976931348623157e308, INFINITY, "0x7FF0000000000000",
+                                   "0xFFF0000000000000", "0x7FF8000000000000"};
+  static const float_limits f32 = {3.4028234663852886e38, 3.4028235677973366e38, "0x7F800000", "0xFF800000",
+                                   "0x7FC00000"};
   static const float_limits f16 = {65504, 65520, "0x7C00", "0xFC00", "0x7E00"};
-  static const float_limits bf16 = {3.3895313892515355e38, 3.3961775292304957e38, "0x7F80", "0xFF80", "0x7FC0"};
+  static const float_limits bf16 = {3.3895313892515355e38, 3.3961775292304957e38, "0x7F80", "0xFF80",
+                                    "0x7FC0"};
   static const float_limits e5m2 = {57344, 61440, "0x7C", "0xFC", "0x7E"};
   static const float_limits e4m3 = {448, 464, NULL, NULL, "0x7F"};
   static const float_limits e5m2z = {57344, 61440, NULL, NULL, "0x80"};
   static const float_limits e4m3z = {240, 248, NULL, NULL, "0x80"};
   switch (dt) {
-  case DT_F64: case DT_C128: return &f64;
+  case DT_F64:
+  case DT_C128: return &f64;
   case DT_F16: return &f16;
   case DT_BF16: return &bf16;
   case DT_F8E5M2: return &e5m2;
@@ -31,7 +35,8 @@ static const float_limits *limits(tpu_dtype dt) {
   }
 }
 
-/* The plugin's parser rounds a decimal to the nearest double and that to the type: 17 digits are exact for both steps. */
+/* The plugin's parser rounds a decimal to the nearest double and that to the type: 17 digits are exact for
+ * both steps. */
 static void put_float(text *t, tpu_dtype dt, double v) {
   const float_limits *l = limits(dt);
   if (isnan(v) || (!l->inf && isinf(v))) {
@@ -42,7 +47,8 @@ static void put_float(text *t, tpu_dtype dt, double v) {
     char buf[40];
     double back = 0;
     snprintf(buf, sizeof buf - 4, "%.6g", v);
-    if (sscanf(buf, "%lf", &back) != 1 || memcmp(&back, &v, sizeof v)) snprintf(buf, sizeof buf - 4, "%.17g", v);
+    if (sscanf(buf, "%lf", &back) != 1 || memcmp(&back, &v, sizeof v))
+      snprintf(buf, sizeof buf - 4, "%.17g", v);
     if (!strpbrk(buf, ".e")) memcpy(buf + strlen(buf), ".0", 3);
     char *e = strchr(buf, 'e');
     if (e && !memchr(buf, '.', (size_t)(e - buf))) { /* the grammar wants a point */
@@ -78,7 +84,9 @@ static int64_t wrap(tpu_dtype dt, int64_t v) {
 
 static Val constant(B *b, tpu_dtype dt, const shape *s, bool number, double f, int64_t i) {
   if (b->err) return BAD;
-  Val v = ir_make(b, &(ir_spec){.op = IR_CONST, .dt = dt, .s = ir_intern(b, s), .attr = b->attr.p, .nattr = (int)b->attr.n});
+  Val v = ir_make(
+      b,
+      &(ir_spec){.op = IR_CONST, .dt = dt, .s = ir_intern(b, s), .attr = b->attr.p, .nattr = (int)b->attr.n});
   if (v >= 0 && number) {
     ir_node *n = &b->nodes.p[v];
     n->flags |= NF_NUMBER;
@@ -170,7 +178,9 @@ bool b_const_value(const B *b, Val v, double *out) {
   const ir_node *n = ir_nd(b, v);
   while (n->op == IR_BROADCAST || n->op == IR_RESHAPE) n = ir_nd(b, n->ops[0]);
   if (v < 0 || n->op != IR_CONST || !(n->flags & NF_NUMBER)) return false;
-  *out = dt_is_float((tpu_dtype)n->dt) ? n->num.f : n->dt == DT_U64 ? (double)(uint64_t)n->num.i : (double)n->num.i;
+  *out = dt_is_float((tpu_dtype)n->dt) ? n->num.f
+         : n->dt == DT_U64             ? (double)(uint64_t)n->num.i
+                                       : (double)n->num.i;
   return true;
 }
 

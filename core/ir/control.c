@@ -7,7 +7,8 @@ typedef struct types {
 } types;
 
 static types types_of(B *b, const Val *v, int n) {
-  types t = {arena_alloc(&b->mem, (size_t)n * sizeof *t.dts), arena_alloc(&b->mem, (size_t)n * sizeof *t.shapes)};
+  types t = {arena_alloc(&b->mem, (size_t)n * sizeof *t.dts),
+             arena_alloc(&b->mem, (size_t)n * sizeof *t.shapes)};
   for (int i = 0; i < n; i++) {
     t.dts[i] = b_dtype(b, v[i]);
     t.shapes[i] = b_shape(b, v[i]);
@@ -59,8 +60,17 @@ void b_while(B *b, int n, const Val *init, b_region1 cond, b_region body, void *
   body(b, ctx, args, res);
   check_results(b, "while", res, &t, n);
   ir_region_close(b, res, n);
-  Val o = ir_add(b, &(ir_spec){.op = IR_WHILE, .dt = t.dts[0], .s = t.shapes[0], .ops = in, .nops = n, .tag = -1,
-                               .nres = n, .dts = t.dts, .shapes = t.shapes}, r[0], r[1]);
+  Val o = ir_add(b,
+                 &(ir_spec){.op = IR_WHILE,
+                            .dt = t.dts[0],
+                            .s = t.shapes[0],
+                            .ops = in,
+                            .nops = n,
+                            .tag = -1,
+                            .nres = n,
+                            .dts = t.dts,
+                            .shapes = t.shapes},
+                 r[0], r[1]);
   for (int i = 0; i < n; i++) outs[i] = ir_result(o, n, i);
 }
 
@@ -85,7 +95,16 @@ void b_if(B *b, Val pred, int n, b_region then_fn, b_region else_fn, void *ctx, 
     ir_region_close(b, res, n);
   }
   if (b->err) return;
-  Val o = ir_add(b, &(ir_spec){.op = IR_IF, .dt = t.dts[0], .s = t.shapes[0], .ops = &pred, .nops = 1, .tag = -1,
-                               .nres = n, .dts = t.dts, .shapes = t.shapes}, r[0], r[1]);
+  Val o = ir_add(b,
+                 &(ir_spec){.op = IR_IF,
+                            .dt = t.dts[0],
+                            .s = t.shapes[0],
+                            .ops = &pred,
+                            .nops = 1,
+                            .tag = -1,
+                            .nres = n,
+                            .dts = t.dts,
+                            .shapes = t.shapes},
+                 r[0], r[1]);
   for (int i = 0; i < n; i++) outs[i] = ir_result(o, n, i);
 }

@@ -11,10 +11,14 @@ typedef struct conv {
   shape xs, ws, out;
 } conv;
 
-Val conv_depthwise(B *b, Val x, Val w, const conv *v);  /* feature groups; no batch groups; flip not set, here and below */
+Val conv_depthwise(B *b, Val x, Val w,
+                   const conv *v); /* feature groups; no batch groups; flip not set, here and below */
 Val conv_by_patches(B *b, Val x, Val w, const conv *v); /* no batch groups */
 Val conv_by_outputs(B *b, Val x, Val w, const conv *v); /* no feature groups */
-Val conv_by_blocks(B *b, Val x, Val w, const conv *v);  /* no groups, lhs_dilation >= kernel, stride and rhs_dilation 1 */
-Val conv_by_planes(B *b, Val x, Val w, const conv *v);  /* three spatial dims; kernel or result of at most 64 planes; static batch */
+Val conv_by_blocks(B *b, Val x, Val w,
+                   const conv *v); /* no groups, lhs_dilation >= kernel, stride and rhs_dilation 1 */
+Val conv_by_planes(
+    B *b, Val x, Val w,
+    const conv *v); /* three spatial dims; kernel or result of at most 64 planes; static batch */
 
 #endif

@@ -58,10 +58,11 @@ static Val patches(B *b, Val x, const conv *v, int64_t *count) {
   return n == 1 ? list[0] : b_concat(b, list, n, 2);
 }
 
-/* Few channels a group: the sum over channels of the group and kernel positions of a shifted slice times its weights, all groups and
- * all their outputs at once: [N, G, 1, out...] x [1, G, m, 1...]. */
+/* Few channels a group: the sum over channels of the group and kernel positions of a shifted slice times its
+ * weights, all groups and all their outputs at once: [N, G, 1, out...] x [1, G, m, 1...]. */
 Val conv_depthwise(B *b, Val x, Val w, const conv *v) {
-  int64_t k[3], out[3], at[3] = {0}, first[3], g = v->c.feature_groups, m = v->ws.d[0].n / g, c = v->ws.d[1].n;
+  int64_t k[3], out[3], at[3] = {0}, first[3], g = v->c.feature_groups, m = v->ws.d[0].n / g,
+                        c = v->ws.d[1].n;
   x = padded(b, x, v);
   spatial_of(&v->ws, v->n, k);
   spatial_of(&v->out, v->n, out);
@@ -82,7 +83,8 @@ Val conv_depthwise(B *b, Val x, Val w, const conv *v) {
     for (int64_t i = 0; i < c; i++) {
       lo[1] = i;
       hi[1] = i + 1;
-      Val wk = b_reshape(b, b_slice_nd(b, w, lo, hi, NULL), &ws), term = b_mul(b, b_slice(b, here, 2, i, i + 1, 1), wk);
+      Val wk = b_reshape(b, b_slice_nd(b, w, lo, hi, NULL), &ws),
+          term = b_mul(b, b_slice(b, here, 2, i, i + 1, 1), wk);
       sum = sum < 0 ? term : b_add(b, sum, term);
     }
   } while (next(k, v->n, at) && b_ok(b));
@@ -108,18 +110,21 @@ Val conv_by_patches(B *b, Val x, Val w, const conv *v) {
     fs.d[1].n = flat[1];
     for (int i = 0; i < v->n; i++) fs.d[2 + i] = ps.d[4 + i];
     fs.rank = 2 + v->n;
-    y = b_dot_general(b, b_reshape_to(b, w, 2, flat), b_reshape(b, p, &fs), 1, (int[]){1}, (int[]){1}, 0, NULL, NULL);
+    y = b_dot_general(b, b_reshape_to(b, w, 2, flat), b_reshape(b, p, &fs), 1, (int[]){1}, (int[]){1}, 0,
+                      NULL, NULL);
     return b_swap(b, y, 0, 1); /* [O, N, out...] */
   }
-  y = b_dot_general(b, w, p, 2, (int[]){2, 3}, (int[]){2, 3}, 1, (int[]){0}, (int[]){1}); /* [G, O/G, N, out...] */
+  y = b_dot_general(b, w, p, 2, (int[]){2, 3}, (int[]){2, 3}, 1, (int[]){0},
+                    (int[]){1}); /* [G, O/G, N, out...] */
   int perm[6] = {2, 0, 1, 3, 4, 5};
   return b_reshape(b, b_transpose(b, y, perm), &v->out);
 }
 
-/* Few outputs, a large kernel (the gradient of a weight): one dot an output position, over channels and kernel.
- * x [bg, N', C, base], w [bg, O', C, k] -> [bg, N', O'] at every position. */
+/* Few outputs, a large kernel (the gradient of a weight): one dot an output position, over channels and
+ * kernel. x [bg, N', C, base], w [bg, O', C, k] -> [bg, N', O'] at every position. */
 Val conv_by_outputs(B *b, Val x, Val w, const conv *v) {
-  int64_t k[3], out[3], at[3] = {0}, first[3], bg = v->c.batch_groups, o = v->ws.d[0].n / bg, n = v->out.d[0].n, c = v->ws.d[1].n, len = c;
+  int64_t k[3], out[3], at[3] = {0}, first[3], bg = v->c.batch_groups, o = v->ws.d[0].n / bg,
+                        n = v->out.d[0].n, c = v->ws.d[1].n, len = c;
   x = padded(b, x, v);
   spatial_of(&v->ws, v->n, k);
   spatial_of(&v->out, v->n, out);
@@ -143,12 +148,13 @@ Val conv_by_outputs(B *b, Val x, Val w, const conv *v) {
   return b_reshape(b, b_transpose(b, y, (int[]){3, 0, 1, 2}), &v->out);
 }
 
-
-/* The kernels' imprints do not overlap (a transposed convolution whose stride is not smaller than its kernel): one dot gives the block of
- * every input position, [O, k..., N, sp...], and the blocks are laid side by side. The full result has lo = hi = k - 1. */
+/* The kernels' imprints do not overlap (a transposed convolution whose stride is not smaller than its
+ * kernel): one dot gives the block of every input position, [O, k..., N, sp...], and the blocks are laid side
+ * by side. The full result has lo = hi = k - 1. */
 Val conv_by_blocks(B *b, Val x, Val w, const conv *v) {
   int n = v->n, perm[8], r = 0;
-  for (int i = 0; i < n; i++) w = b_reverse(b, w, 2 + i); /* the first element of a block meets the last weight */
+  for (int i = 0; i < n; i++)
+    w = b_reverse(b, w, 2 + i); /* the first element of a block meets the last weight */
   Val y = b_dot_general(b, w, x, 1, (int[]){1}, (int[]){1}, 0, NULL, NULL);
   perm[r++] = 1 + n;
   perm[r++] = 0;
@@ -170,7 +176,8 @@ Val conv_by_blocks(B *b, Val x, Val w, const conv *v) {
   return b_pad(b, b_reshape(b, b_pad(b, y, lo, hi, NULL, zero), &s), blo, bhi, NULL, zero);
 }
 
-/* --- three spatial dims as two ---------------------------------------------------------------------------------------- */
+/* --- three spatial dims as two
+ * ---------------------------------------------------------------------------------------- */
 
 /* x [N, C, D, H, W] with the first spatial dim padded, dilated and moved: [N, D', C, H, W]. */
 static Val depth_first(B *b, Val x, const conv *v) {
@@ -193,12 +200,14 @@ static b_conv drop_first(const b_conv *c) {
 
 /* One plane convolution per kernel depth, over all output planes at once; their sum. */
 static Val sum_over_kernel(B *b, Val x, Val w, const conv *v, const b_conv *c2) {
-  int64_t out = v->out.d[2].n, st = v->c.stride[0], n = v->xs.d[0].n, ch = v->xs.d[1].n, h = v->xs.d[3].n, wd = v->xs.d[4].n;
+  int64_t out = v->out.d[2].n, st = v->c.stride[0], n = v->xs.d[0].n, ch = v->xs.d[1].n, h = v->xs.d[3].n,
+          wd = v->xs.d[4].n;
   Val sum = BAD;
   for (int64_t k = 0; k < v->ws.d[2].n && b_ok(b); k++) {
     int64_t at = k * v->c.rhs_dilation[0];
     Val xs = b_slice(b, x, 1, at, at + (out - 1) * st + 1, st);
-    Val y = b_convolution(b, b_reshape_to(b, xs, 4, (int64_t[]){n * out, ch, h, wd}), b_squeeze(b, b_slice(b, w, 2, k, k + 1, 1), 2), c2);
+    Val y = b_convolution(b, b_reshape_to(b, xs, 4, (int64_t[]){n * out, ch, h, wd}),
+                          b_squeeze(b, b_slice(b, w, 2, k, k + 1, 1), 2), c2);
     sum = sum < 0 ? y : b_add(b, sum, y);
   }
   shape s = {.rank = 5, .d = {v->out.d[0], v->out.d[2], v->out.d[1], v->out.d[3], v->out.d[4]}};

@@ -23,8 +23,8 @@ static bool fit(B *b, Val *x, Val *y, int n, const int *xa, const int *ya) {
     if (ir_dim_same(p, q)) continue;
     if (!p.sym || p.sym != q.sym) {
       bool generic = p.sym || q.sym;
-      b_fail(b, generic ? TPU_NOT_IMPLEMENTED : TPU_RUNTIME, "dot: dims of sizes %lld and %lld do not match", (long long)p.n,
-             (long long)q.n);
+      b_fail(b, generic ? TPU_NOT_IMPLEMENTED : TPU_RUNTIME, "dot: dims of sizes %lld and %lld do not match",
+             (long long)p.n, (long long)q.n);
       return false;
     }
     int64_t m = p.n < q.n ? p.n : q.n;
@@ -52,7 +52,8 @@ static void dot_attr(B *b, text *t, tpu_dtype dt, const dims *d) {
   put_dims(t, ", rhs_contracting_dimensions", d->nc, d->yc);
   text_str(t, ">");
   if (b->precision > 0 && (dt == DT_F32 || dt == DT_C64))
-    text_printf(t, ", precision_config = [#stablehlo<precision %s>, #stablehlo<precision %s>]", words[b->precision], words[b->precision]);
+    text_printf(t, ", precision_config = [#stablehlo<precision %s>, #stablehlo<precision %s>]",
+                words[b->precision], words[b->precision]);
 }
 
 static shape dot_shape(const shape *x, const shape *y, const dims *d) {
@@ -66,8 +67,9 @@ static shape dot_shape(const shape *x, const shape *y, const dims *d) {
   return r;
 }
 
-/* An operand that is a transpose contracts the transposed value itself where the order of its free dims allows: the CPU plugin does not
- * fold transposes into dots, and copying a weight for every token costs ten times the product. axes: nc contracted, then nb batch. */
+/* An operand that is a transpose contracts the transposed value itself where the order of its free dims
+ * allows: the CPU plugin does not fold transposes into dots, and copying a weight for every token costs ten
+ * times the product. axes: nc contracted, then nb batch. */
 static Val peel_transpose(B *b, Val x, int n, int *axes) {
   const ir_node *t = ir_nd(b, x);
   if (t->op != IR_TRANSPOSE) return x;
@@ -80,7 +82,8 @@ static Val peel_transpose(B *b, Val x, int n, int *axes) {
     perm[i] = (int)strtol(p + 1, &end, 10);
     p = end;
   }
-  for (int i = 0; i < rank; i++) { /* free dims, in result order, must stand in the same order in the operand */
+  for (int i = 0; i < rank;
+       i++) { /* free dims, in result order, must stand in the same order in the operand */
     bool used = false;
     for (int k = 0; k < n; k++) used = used || axes[k] == i;
     if (used) continue;
@@ -138,12 +141,15 @@ static Val dot_checked(B *b, Val x, Val y, tpu_dtype out, const dims *d) {
   return b_cast(b, dot(b, x, y, acc, d), out);
 }
 
-Val b_dot_general(B *b, Val x, Val y, int nc, const int *xc, const int *yc, int nb, const int *xb, const int *yb) {
+Val b_dot_general(B *b, Val x, Val y, int nc, const int *xc, const int *yc, int nb, const int *xb,
+                  const int *yb) {
   dims d = {nc, nb, xc, yc, xb, yb};
   return dot_checked(b, x, y, DT_NONE, &d);
 }
 
-/* --- matmul ---------------------------------------------------------------------------------------------------------- */
+/* --- matmul
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 static ir_dim batch_dim(const shape *s, int rank, int i) {
   int at = i - (rank - s->rank);
@@ -158,7 +164,8 @@ static Val spread(B *b, Val x, const shape *batch) {
   return b_broadcast_to(b, x, &s);
 }
 
-/* Both of rank >= 2. A weight of rank 2 contracts without batch dims: one dot whose free dims are all of x's. */
+/* Both of rank >= 2. A weight of rank 2 contracts without batch dims: one dot whose free dims are all of x's.
+ */
 static Val matmul_nd(B *b, Val x, Val y, tpu_dtype out) {
   int xr = b_rank(b, x), yr = b_rank(b, y);
   if (yr == 2) {
@@ -185,14 +192,15 @@ static Val matmul_nd(B *b, Val x, Val y, tpu_dtype out) {
 static bool matmul_fits(B *b, Val x, Val y) {
   const shape *p = b_shape(b, x), *q = b_shape(b, y);
   if (!p->rank || !q->rank) {
-    b_fail(b, TPU_RUNTIME, "both arguments to matmul need to be at least 1D, but they are %dD and %dD", p->rank, q->rank);
+    b_fail(b, TPU_RUNTIME, "both arguments to matmul need to be at least 1D, but they are %dD and %dD",
+           p->rank, q->rank);
     return false;
   }
   ir_dim i = p->d[p->rank - 1], j = q->d[q->rank > 1 ? q->rank - 2 : 0];
   if (i.sym || j.sym || i.n == j.n) return true;
   if (p->rank == 2 && q->rank == 2)
-    b_fail(b, TPU_RUNTIME, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)", (long long)p->d[0].n, (long long)i.n,
-           (long long)j.n, (long long)q->d[1].n);
+    b_fail(b, TPU_RUNTIME, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)",
+           (long long)p->d[0].n, (long long)i.n, (long long)j.n, (long long)q->d[1].n);
   else
     b_fail(b, TPU_RUNTIME, "matmul: size mismatch, got %lld and %lld", (long long)i.n, (long long)j.n);
   return false;

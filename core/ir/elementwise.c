@@ -1,4 +1,5 @@
-/* Elementwise verbs: unary and binary rows of ops.def, compare, select, casts, and short compositions of them. */
+/* Elementwise verbs: unary and binary rows of ops.def, compare, select, casts, and short compositions of
+ * them. */
 #include <math.h>
 
 #include "ir/graph.h"
@@ -7,7 +8,7 @@ typedef struct row {
   const char *name, *classes;
 } row;
 static const row rows[OP_COUNT] = {
-#define UNARY(NAME, fn, mlir, dts) {#fn, dts},
+#define UNARY(NAME, fn, mlir, dts)  {#fn, dts},
 #define BINARY(NAME, fn, mlir, dts) {#fn, dts},
 #include "ir/ops.def"
 };
@@ -20,19 +21,32 @@ static bool allowed(B *b, int op, tpu_dtype dt) {
 
 static Val with_type_of(B *b, Val x, double v) { return b_broadcast_to(b, b_like(b, x, v), b_shape(b, x)); }
 
-/* What is not one node: dtypes outside the StableHLO op that have an obvious result. *done tells whether it was. */
+/* What is not one node: dtypes outside the StableHLO op that have an obvious result. *done tells whether it
+ * was. */
 static Val unary_special(B *b, int op, Val x, tpu_dtype dt, bool *done) {
   bool real = !dt_is_complex(dt), whole = dt_is_integral(dt), up = dt == DT_BOOL || dt_is_unsigned(dt);
   *done = true;
   switch (op) {
-  case OP_ABS: if (up) return x; break;
+  case OP_ABS:
+    if (up) return x;
+    break;
   case OP_SIGN:
     if (up) return b_cast(b, b_cast(b, x, DT_BOOL), dt);
-    if (dt_is_float(dt)) return b_sub(b, b_cast(b, b_gt(b, x, b_like(b, x, 0)), dt), b_cast(b, b_lt(b, x, b_like(b, x, 0)), dt));
+    if (dt_is_float(dt))
+      return b_sub(b, b_cast(b, b_gt(b, x, b_like(b, x, 0)), dt), b_cast(b, b_lt(b, x, b_like(b, x, 0)), dt));
     break;
-  case OP_FLOOR: case OP_CEIL: case OP_ROUND: if (whole) return x; break;
-  case OP_REAL: case OP_CONJ: if (real) return x; break;
-  case OP_IMAG: if (real) return with_type_of(b, x, 0); break;
+  case OP_FLOOR:
+  case OP_CEIL:
+  case OP_ROUND:
+    if (whole) return x;
+    break;
+  case OP_REAL:
+  case OP_CONJ:
+    if (real) return x;
+    break;
+  case OP_IMAG:
+    if (real) return with_type_of(b, x, 0);
+    break;
   case OP_IS_FINITE:
     if (whole) return b_broadcast_to(b, b_const_i(b, DT_BOOL, 1), b_shape(b, x));
     if (!real) return b_and(b, b_is_finite(b, b_real(b, x)), b_is_finite(b, b_imag(b, x)));
@@ -68,7 +82,8 @@ Val b_binary(B *b, int op, Val x, Val y) {
   Val b_##fn(B *b, Val x, Val y) { return b_binary(b, OP_##NAME, x, y); }
 #include "ir/ops.def"
 
-/* --- compare, select -------------------------------------------------------------------------------------------- */
+/* --- compare, select
+ * -------------------------------------------------------------------------------------------- */
 
 Val b_cmp(B *b, b_cmp_dir dir, Val x, Val y) {
   static const char *const words[] = {"EQ", "NE", "LT", "LE", "GT", "GE"};
@@ -102,7 +117,8 @@ Val b_select(B *b, Val pred, Val x, Val y) {
 
 Val b_clamp(B *b, Val lo, Val x, Val hi) { return b_minimum(b, b_maximum(b, x, lo), hi); }
 
-/* --- casts ------------------------------------------------------------------------------------------------------- */
+/* --- casts
+ * ------------------------------------------------------------------------------------------------------- */
 
 Val b_cast(B *b, Val x, tpu_dtype dt) {
   if (ir_bad(b, x)) return BAD;
@@ -116,7 +132,8 @@ Val b_cast(B *b, Val x, tpu_dtype dt) {
     Val re = b_cast(b, x, dt_real(dt));
     return b_complex(b, re, b_like(b, re, 0));
   }
-  if (dt_is_float(from) && dt_is_int(dt) && dt_bytes(dt) < 8 && dt != DT_I32) { /* wraps, as torch does; XLA would saturate */
+  if (dt_is_float(from) && dt_is_int(dt) && dt_bytes(dt) < 8 &&
+      dt != DT_I32) { /* wraps, as torch does; XLA would saturate */
     tpu_dtype wide = dt == DT_U32 ? DT_I64 : DT_I32;
     return ir_op1(b, IR_CONVERT, dt, b_shape(b, x), ir_op1(b, IR_CONVERT, wide, b_shape(b, x), x));
   }
@@ -143,7 +160,8 @@ static Val bitcast_complex(B *b, Val x, tpu_dtype from, tpu_dtype dt) {
     b_fail(b, TPU_RUNTIME, "a view as complex needs a last dim of size 2");
     return BAD;
   }
-  return b_complex(b, b_squeeze(b, b_slice(b, x, last, 0, 1, 1), last), b_squeeze(b, b_slice(b, x, last, 1, 2, 1), last));
+  return b_complex(b, b_squeeze(b, b_slice(b, x, last, 0, 1, 1), last),
+                   b_squeeze(b, b_slice(b, x, last, 1, 2, 1), last));
 }
 
 Val b_bitcast(B *b, Val x, tpu_dtype dt) {
@@ -178,7 +196,8 @@ Val b_complex(B *b, Val re, Val im) {
   return ir_op2(b, IR_COMPLEX, dt, &s, v[0], v[1]);
 }
 
-/* --- compositions ---------------------------------------------------------------------------------------------------- */
+/* --- compositions
+ * ---------------------------------------------------------------------------------------------------- */
 
 Val b_isnan(B *b, Val x) {
   if (ir_bad(b, x)) return BAD;
@@ -195,7 +214,8 @@ Val b_isinf(B *b, Val x) {
   return b_eq(b, a, b_like(b, a, INFINITY));
 }
 
-/* Whether the remainder r of a division by y must move by one y: it is not 0 and its sign is the other one. */
+/* Whether the remainder r of a division by y must move by one y: it is not 0 and its sign is the other one.
+ */
 static Val wrong_sign(B *b, Val r, Val y) {
   Val zero = b_like(b, r, 0);
   return b_and(b, b_ne(b, r, zero), b_ne(b, b_lt(b, r, zero), b_lt(b, y, zero)));
@@ -232,7 +252,8 @@ Val b_floor_mod(B *b, Val x, Val y) {
   return b_select(b, wrong_sign(b, r, y), b_add(b, r, y), r);
 }
 
-/* --- special functions (chlo) ------------------------------------------------------------------------------------------ */
+/* --- special functions (chlo)
+ * ------------------------------------------------------------------------------------------ */
 
 static Val special(B *b, int op, const Val *args, int n) {
   Val v[2] = {args[0], n > 1 ? args[1] : args[0]};

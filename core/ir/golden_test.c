@@ -1,6 +1,6 @@
-/* The text of small programs, compared with tests/c/golden/NAME.mlir: an edit of the builder that is not meant to change what
- * is emitted leaves these files alone. TORCH_TPU_WRITE_GOLDEN=1 writes them anew; tests/py/test_golden.py has the real plugin
- * compile each of them. */
+/* The text of small programs, compared with tests/c/golden/NAME.mlir: an edit of the builder that is not
+ * meant to change what is emitted leaves these files alone. TORCH_TPU_WRITE_GOLDEN=1 writes them anew;
+ * tests/py/test_golden.py has the real plugin compile each of them. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@ static Val param(B *b, tpu_dtype dt, int rank, const int64_t *dims) {
   return b_param(b, dt, &s);
 }
 #define PARAM(dt, ...) param(b, dt, (int)(sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[]){__VA_ARGS__})
-#define SCALAR(dt) param(b, dt, 0, NULL)
+#define SCALAR(dt)     param(b, dt, 0, NULL)
 
 /* A parameter whose dim `axis` is generic, of symbol `sym`. */
 static Val generic(B *b, tpu_dtype dt, shape s, int axis, int32_t sym) {
@@ -74,7 +74,8 @@ static void softmax_generic(B *b) {
 static void attention_generic(B *b) {
   int32_t n = b_symbol(b, SCALAR(DT_I32));
   shape kv = shape_of(3, (int64_t[]){2, 16, 8});
-  Val q = PARAM(DT_F32, 2, 1, 8), k = generic(b, DT_F32, kv, 1, n), v = generic(b, DT_F32, kv, 1, n), new = PARAM(DT_F32, 2, 1, 8);
+  Val q = PARAM(DT_F32, 2, 1, 8), k = generic(b, DT_F32, kv, 1, n), v = generic(b, DT_F32, kv, 1, n),
+      new = PARAM(DT_F32, 2, 1, 8);
   b_param_zero_pad(b, v, 2);
   Val k2 = b_append(b, k, new, 1, 16), v2 = b_append(b, v, new, 1, 16);
   Val s = b_matmul(b, q, b_swap(b, k2, 1, 2)), e = b_exp(b, b_sub(b, s, b_max_loose(b, s, 4, true)));
@@ -94,7 +95,8 @@ static void dots(B *b) {
 }
 
 static void convolutions(B *b) {
-  b_conv c = {.spatial = 2, .stride = {2, 2}, .lo = {1, 1}, .hi = {1, 1}}, d = {.spatial = 1, .feature_groups = 4};
+  b_conv c = {.spatial = 2, .stride = {2, 2}, .lo = {1, 1}, .hi = {1, 1}},
+         d = {.spatial = 1, .feature_groups = 4};
   b_return(b, b_convolution(b, PARAM(DT_F32, 2, 4, 8, 8), PARAM(DT_F32, 6, 4, 3, 3), &c));
   b_return(b, b_convolution(b, PARAM(DT_F32, 2, 4, 8), PARAM(DT_F32, 4, 1, 2), &d));
   b_set_cpu_lowering(b, false);
@@ -174,8 +176,9 @@ static const struct {
   void (*make)(B *b);
 } programs[] = {
 #define P(name) {#name, name}
-    P(elementwise), P(constants), P(shapes), P(reductions), P(softmax_generic), P(attention_generic), P(dots),
-    P(convolutions), P(windows), P(indexing), P(sorts), P(control), P(special),
+    P(elementwise), P(constants),    P(shapes),  P(reductions), P(softmax_generic), P(attention_generic),
+    P(dots),        P(convolutions), P(windows), P(indexing),   P(sorts),           P(control),
+    P(special),
 #undef P
 };
 
@@ -214,7 +217,8 @@ void test_golden(void) {
     b_reset(b);
     programs[i].make(b);
     CHECK_OK(b_print(b, &again));
-    CHECK_(t.n == again.n && !memcmp(t.p, again.p, t.n), "%s is not the same after a reset", programs[i].name);
+    CHECK_(t.n == again.n && !memcmp(t.p, again.p, t.n), "%s is not the same after a reset",
+           programs[i].name);
     b_reset(b);
   }
   text_free(&t);

@@ -7,7 +7,7 @@
 const shape ir_scalar = {0};
 
 static const char *const mnemonics[IR_COUNT] = {
-#define UNARY(NAME, fn, mlir, dts) mlir,
+#define UNARY(NAME, fn, mlir, dts)  mlir,
 #define BINARY(NAME, fn, mlir, dts) mlir,
 #include "ir/ops.def"
 #define NODE(NAME, mlir) mlir,
@@ -17,7 +17,8 @@ static const char *const mnemonics[IR_COUNT] = {
 
 const char *ir_mnemonic(int op) { return mnemonics[op]; }
 
-/* --- life and errors -------------------------------------------------------------------------------------- */
+/* --- life and errors --------------------------------------------------------------------------------------
+ */
 
 static void start(B *b) {
   IR_PUSH(b->regions, ((ir_region){.parent = -1}));
@@ -84,7 +85,8 @@ const ir_node *ir_nd(const B *b, Val v) {
   return v < 0 || v >= b->nodes.n ? &none : &b->nodes.p[v];
 }
 
-/* --- types ------------------------------------------------------------------------------------------------- */
+/* --- types -------------------------------------------------------------------------------------------------
+ */
 
 bool shape_equal(const shape *a, const shape *b) {
   if (a == b) return true;
@@ -108,7 +110,8 @@ const shape *ir_intern(B *b, const shape *s) {
   return c;
 }
 
-/* --- hash-consing -------------------------------------------------------------------------------------------- */
+/* --- hash-consing
+ * -------------------------------------------------------------------------------------------- */
 
 static uint32_t mix(uint32_t h, const void *p, size_t n) {
   const unsigned char *c = p;
@@ -180,7 +183,9 @@ static Val push(B *b, ir_node n) {
 Val ir_add(B *b, const ir_spec *sp, int region, int region2) {
   if (b->err) return BAD;
   bool multi = sp->nres > 1;
-  ir_node n = {.op = (uint16_t)sp->op, .dt = (int16_t)(multi ? DT_NONE : sp->dt), .nres = (uint16_t)(multi ? sp->nres : 1)};
+  ir_node n = {.op = (uint16_t)sp->op,
+               .dt = (int16_t)(multi ? DT_NONE : sp->dt),
+               .nres = (uint16_t)(multi ? sp->nres : 1)};
   n.s = multi ? &ir_scalar : sp->s;
   n.nops = sp->nops;
   n.ops = sp->nops ? arena_copy(&b->mem, sp->ops, (size_t)sp->nops * sizeof(Val)) : NULL;
@@ -199,7 +204,8 @@ Val ir_add(B *b, const ir_spec *sp, int region, int region2) {
     if (b->nodes.n > b->table_cap) rehash(b);
   }
   for (int k = 0; multi && k < sp->nres; k++) {
-    ir_node r = {.op = IR_RESULT, .dt = (int16_t)sp->dts[k], .nres = 1, .s = sp->shapes[k], .nops = 1, .tag = k};
+    ir_node r = {
+        .op = IR_RESULT, .dt = (int16_t)sp->dts[k], .nres = 1, .s = sp->shapes[k], .nops = 1, .tag = k};
     r.ops = arena_copy(&b->mem, &v, sizeof v);
     push(b, r);
   }
@@ -215,8 +221,13 @@ Val ir_opn(B *b, int op, tpu_dtype dt, const shape *s, const Val *ops, int n, co
   if (b->err) return BAD;
   for (int i = 0; i < n; i++)
     if (ir_bad(b, ops[i])) return BAD;
-  return ir_make(b, &(ir_spec){.op = op, .dt = dt, .s = ir_intern(b, s), .ops = ops, .nops = n,
-                               .attr = attr ? attr->p : NULL, .nattr = attr ? (int)attr->n : 0});
+  return ir_make(b, &(ir_spec){.op = op,
+                               .dt = dt,
+                               .s = ir_intern(b, s),
+                               .ops = ops,
+                               .nops = n,
+                               .attr = attr ? attr->p : NULL,
+                               .nattr = attr ? (int)attr->n : 0});
 }
 
 Val ir_op1(B *b, int op, tpu_dtype dt, const shape *s, Val x) { return ir_opn(b, op, dt, s, &x, 1, NULL); }
@@ -227,7 +238,8 @@ Val ir_op2(B *b, int op, tpu_dtype dt, const shape *s, Val x, Val y) {
 
 Val ir_result(Val owner, int nres, int k) { return owner < 0 || nres <= 1 ? owner : owner + 1 + k; }
 
-/* --- attributes ------------------------------------------------------------------------------------------------ */
+/* --- attributes
+ * ------------------------------------------------------------------------------------------------ */
 
 text *ir_attr(B *b) {
   text_clear(&b->attr);
@@ -256,7 +268,8 @@ void ir_attr_list(text *t, const char *name, const int64_t *v, int n) {
   text_add(t, "]", 1);
 }
 
-/* --- regions ------------------------------------------------------------------------------------------------------ */
+/* --- regions
+ * ------------------------------------------------------------------------------------------------------ */
 
 int ir_region_open(B *b, bool closed) {
   IR_PUSH(b->regions, ((ir_region){.parent = b->cur, .begin = b->nodes.n, .closed = closed}));
@@ -267,7 +280,8 @@ int ir_region_open(B *b, bool closed) {
 Val ir_arg(B *b, tpu_dtype dt, const shape *s) {
   if (b->err) return BAD;
   ir_region *r = &b->regions.p[b->cur];
-  Val v = push(b, (ir_node){.op = IR_ARG, .dt = (int16_t)dt, .nres = 1, .tag = r->nargs, .s = ir_intern(b, s)});
+  Val v =
+      push(b, (ir_node){.op = IR_ARG, .dt = (int16_t)dt, .nres = 1, .tag = r->nargs, .s = ir_intern(b, s)});
   Val *args = arena_alloc(&b->mem, (size_t)(r->nargs + 1) * sizeof *args);
   if (r->nargs) memcpy(args, r->args, (size_t)r->nargs * sizeof *args);
   args[r->nargs++] = v;
@@ -283,7 +297,8 @@ void ir_region_close(B *b, const Val *res, int n) {
   b->cur = r->parent;
 }
 
-/* --- the frame ------------------------------------------------------------------------------------------------------ */
+/* --- the frame
+ * ------------------------------------------------------------------------------------------------------ */
 
 Val b_param(B *b, tpu_dtype dt, const shape *s) {
   if (b->err) return BAD;

@@ -1,11 +1,11 @@
 /* Inside of the builder: nodes, regions, hash-consing. Included only by core/ir/ (*.c).
  *
  * A node is an op, a type, operands, an attribute text and regions. The attribute text is what stands between
- * `<{` and `}>` in the printed module; two nodes are one when op, type, operands, attributes and `tag` (which says
- * what the regions do) are equal and the older one is visible: it is in the same region, or in an enclosing one that no
- * closed region (the body of a reduce, a sort, a scatter) separates from here.
- * A node with several results has no type of its own; its results are the RESULT nodes right behind it.
- * Operands always have smaller indices, and the nodes of a region smaller ones than the node that owns the region. */
+ * `<{` and `}>` in the printed module; two nodes are one when op, type, operands, attributes and `tag` (which
+ * says what the regions do) are equal and the older one is visible: it is in the same region, or in an
+ * enclosing one that no closed region (the body of a reduce, a sort, a scatter) separates from here. A node
+ * with several results has no type of its own; its results are the RESULT nodes right behind it. Operands
+ * always have smaller indices, and the nodes of a region smaller ones than the node that owns the region. */
 #ifndef TPU_IR_GRAPH_H
 #define TPU_IR_GRAPH_H
 
@@ -27,14 +27,14 @@ enum { NF_NUMBER = 1 /* a splat constant; `num` holds it */, NF_ZEROPAD = 2 /* s
 
 typedef struct ir_node {
   uint16_t op;
-  int16_t dt;   /* tpu_dtype; DT_NONE for a node with several results */
+  int16_t dt; /* tpu_dtype; DT_NONE for a node with several results */
   uint8_t flags, nregions;
   uint16_t nres;
   int32_t nops, nattr;
-  int32_t region;       /* where it is; 0 = @main */
-  int32_t own[2];       /* its own regions, the first nregions of them */
-  int32_t tag, next;    /* next = hash chain */
-  uint32_t hash, zero;  /* zero: bit i = the padding of generic dim i is known to be 0 */
+  int32_t region;      /* where it is; 0 = @main */
+  int32_t own[2];      /* its own regions, the first nregions of them */
+  int32_t tag, next;   /* next = hash chain */
+  uint32_t hash, zero; /* zero: bit i = the padding of generic dim i is known to be 0 */
   const Val *ops;
   const char *attr;
   const shape *s; /* interned */
@@ -57,14 +57,18 @@ typedef struct ir_check {
   const char *message;
 } ir_check;
 
-#define IR_VEC(T) struct { T *p; int n, cap; }
-#define IR_PUSH(v, x)                                                        \
-  do {                                                                       \
-    if ((v).n == (v).cap) {                                                  \
-      (v).cap = (v).cap ? 2 * (v).cap : 64;                                  \
-      (v).p = tpu_xrealloc((v).p, (size_t)(v).cap * sizeof *(v).p);          \
-    }                                                                        \
-    (v).p[(v).n++] = (x);                                                    \
+#define IR_VEC(T) \
+  struct {        \
+    T *p;         \
+    int n, cap;   \
+  }
+#define IR_PUSH(v, x)                                               \
+  do {                                                              \
+    if ((v).n == (v).cap) {                                         \
+      (v).cap = (v).cap ? 2 * (v).cap : 64;                         \
+      (v).p = tpu_xrealloc((v).p, (size_t)(v).cap * sizeof *(v).p); \
+    }                                                               \
+    (v).p[(v).n++] = (x);                                           \
   } while (0)
 
 struct B {
@@ -102,17 +106,18 @@ typedef struct ir_spec {
 } ir_spec;
 
 /* --- graph.c */
-bool ir_bad(const B *b, Val v);                    /* error before, or v is BAD */
-const ir_node *ir_nd(const B *b, Val v);           /* of BAD: an f32 scalar */
+bool ir_bad(const B *b, Val v);          /* error before, or v is BAD */
+const ir_node *ir_nd(const B *b, Val v); /* of BAD: an f32 scalar */
 const shape *ir_intern(B *b, const shape *s);
-Val ir_lookup(B *b, const ir_spec *sp);            /* an equal visible node, or BAD */
-Val ir_add(B *b, const ir_spec *sp, int region, int region2); /* a new node, consed from now on; 0: no region */
-Val ir_make(B *b, const ir_spec *sp);              /* lookup, else add; no regions */
+Val ir_lookup(B *b, const ir_spec *sp); /* an equal visible node, or BAD */
+Val ir_add(B *b, const ir_spec *sp, int region,
+           int region2);              /* a new node, consed from now on; 0: no region */
+Val ir_make(B *b, const ir_spec *sp); /* lookup, else add; no regions */
 Val ir_op1(B *b, int op, tpu_dtype dt, const shape *s, Val x);
 Val ir_op2(B *b, int op, tpu_dtype dt, const shape *s, Val x, Val y);
 Val ir_opn(B *b, int op, tpu_dtype dt, const shape *s, const Val *ops, int n, const text *attr);
 Val ir_result(Val owner, int nres, int k);
-text *ir_attr(B *b);                               /* the scratch, cleared; valid until the next verb */
+text *ir_attr(B *b); /* the scratch, cleared; valid until the next verb */
 void ir_attr_i64s(text *t, const char *name, const int64_t *v, int n); /* name = array<i64: ...> */
 void ir_attr_list(text *t, const char *name, const int64_t *v, int n); /* name = [...] */
 int ir_region_open(B *b, bool closed);
@@ -122,9 +127,9 @@ const char *ir_mnemonic(int op);
 extern const shape ir_scalar;
 
 /* --- type.c */
-uint32_t ir_zero_axes(const B *b, Val x);          /* axes whose padding is known to be 0 */
-bool ir_promote(B *b, Val *x, Val *y);             /* to one dtype */
-bool ir_match(B *b, Val *vs, int n, shape *out);   /* broadcast all together */
+uint32_t ir_zero_axes(const B *b, Val x);                /* axes whose padding is known to be 0 */
+bool ir_promote(B *b, Val *x, Val *y);                   /* to one dtype */
+bool ir_match(B *b, Val *vs, int n, shape *out);         /* broadcast all together */
 void ir_shape_text(const shape *s, char *buf, size_t n); /* "[2, 3]" */
 bool ir_dim_same(ir_dim a, ir_dim b);
 int64_t ir_numel_phys(const shape *s);
@@ -132,11 +137,12 @@ Val ir_resize_axis(B *b, Val x, int axis, int64_t n); /* physical size of a gene
 
 /* --- shape.c: no generic dim is looked at, the result has shape s */
 Val ir_slice_raw(B *b, Val x, const int64_t *lo, const int64_t *hi, const int64_t *step, const shape *s);
-Val ir_pad_raw(B *b, Val x, const int64_t *lo, const int64_t *hi, const int64_t *in, Val value, const shape *s);
+Val ir_pad_raw(B *b, Val x, const int64_t *lo, const int64_t *hi, const int64_t *in, Val value,
+               const shape *s);
 
 /* --- const.c */
-Val ir_splat(B *b, Val x, const shape *s);            /* the constant x, spread over s */
-Val ir_cast_const(B *b, Val x, tpu_dtype dt);         /* the constant x as dt, or BAD */
+Val ir_splat(B *b, Val x, const shape *s);    /* the constant x, spread over s */
+Val ir_cast_const(B *b, Val x, tpu_dtype dt); /* the constant x as dt, or BAD */
 
 /* --- reduce.c */
 /* A closed region of two scalars of dt: the combiner of `kind`. */

@@ -15,7 +15,8 @@ static Val as_index(B *b, Val idx) {
 static bool is_empty(const shape *s) { return ir_numel_phys(s) == 0; }
 
 typedef struct numbers {
-  int64_t offset[IR_MAX_RANK], collapsed[IR_MAX_RANK], map[IR_MAX_RANK], batch[IR_MAX_RANK], sizes[IR_MAX_RANK];
+  int64_t offset[IR_MAX_RANK], collapsed[IR_MAX_RANK], map[IR_MAX_RANK], batch[IR_MAX_RANK],
+      sizes[IR_MAX_RANK];
   int noffset, ncollapsed, nmap, nbatch, vector_dim;
 } numbers;
 
@@ -36,7 +37,8 @@ static Val gather_node(B *b, Val x, Val idx, const numbers *g, const shape *s) {
   attr_sep(t, "operand_batching_dims", g->batch, g->nbatch);
   attr_sep(t, "start_indices_batching_dims", g->batch, g->nbatch);
   attr_sep(t, "start_index_map", g->map, g->nmap);
-  text_printf(t, "%sindex_vector_dim = %d>, indices_are_sorted = false", t->p[t->n - 1] != '<' ? ", " : "", g->vector_dim);
+  text_printf(t, "%sindex_vector_dim = %d>, indices_are_sorted = false", t->p[t->n - 1] != '<' ? ", " : "",
+              g->vector_dim);
   ir_attr_i64s(t, "slice_sizes", g->sizes, b_rank(b, x));
   return ir_opn(b, IR_GATHER, dt, s, (Val[]){x, idx}, 2, t);
 }
@@ -80,7 +82,8 @@ static Val cut_to(B *b, Val x, const shape *is, int axis) {
     else if (p.sym || q.sym)
       b_fail(b, TPU_NOT_IMPLEMENTED, "gather with another generic dim");
     else if (q.n > p.n)
-      b_fail(b, TPU_RUNTIME, "Size does not match at dimension %d: expected index of at most %lld, got %lld", i, (long long)p.n, (long long)q.n);
+      b_fail(b, TPU_RUNTIME, "Size does not match at dimension %d: expected index of at most %lld, got %lld",
+             i, (long long)p.n, (long long)q.n);
     else
       x = b_slice(b, x, i, 0, q.n, 1);
   }
@@ -143,9 +146,11 @@ Val b_gather_nd(B *b, Val x, const Val *idx, int n) {
   return gather_node(b, x, at, &g, &s);
 }
 
-/* --- scatter ------------------------------------------------------------------------------------------------------- */
+/* --- scatter
+ * ------------------------------------------------------------------------------------------------------- */
 
-static const b_red scat_red[] = {[SCAT_ADD] = RED_SUM, [SCAT_MUL] = RED_PROD, [SCAT_MAX] = RED_MAX, [SCAT_MIN] = RED_MIN};
+static const b_red scat_red[] = {
+    [SCAT_ADD] = RED_SUM, [SCAT_MUL] = RED_PROD, [SCAT_MAX] = RED_MAX, [SCAT_MIN] = RED_MIN};
 
 static int scatter_region(B *b, b_scat kind, tpu_dtype dt) {
   if (kind != SCAT_SET) return ir_red_region(b, scat_red[kind], dt);
@@ -170,7 +175,13 @@ static Val scatter_node(B *b, b_scat kind, Val x, Val at, int n, Val updates) {
   attr_sep(t, "inserted_window_dims", first, n);
   attr_sep(t, "scatter_dims_to_operand_dims", first, n);
   text_printf(t, ", index_vector_dim = %d>, unique_indices = false", k);
-  ir_spec sp = {.op = IR_SCATTER, .dt = dt, .s = xs, .ops = (Val[]){x, at, updates}, .nops = 3, .tag = 1 + (int)kind, .nattr = (int)t->n};
+  ir_spec sp = {.op = IR_SCATTER,
+                .dt = dt,
+                .s = xs,
+                .ops = (Val[]){x, at, updates},
+                .nops = 3,
+                .tag = 1 + (int)kind,
+                .nattr = (int)t->n};
   sp.attr = arena_copy(&b->mem, t->p, t->n);
   Val v = ir_lookup(b, &sp);
   return v >= 0 || b->err ? v : ir_add(b, &sp, scatter_region(b, kind, dt), 0);
@@ -191,7 +202,8 @@ Val b_scatter_nd(B *b, b_scat kind, Val x, const Val *idx, int n, Val updates) {
   for (int i = n; i < xs->rank; i++) full.d[full.rank++] = xs->d[i];
   updates = b_broadcast_to(b, b_cast(b, updates, acc), &full);
   uint32_t dims = axes_all(s.rank);
-  at = b_mask_pad(b, at, dims, b_const_i(b, b_dtype(b, at), -1)); /* what is padding is out of range: dropped */
+  at = b_mask_pad(b, at, dims,
+                  b_const_i(b, b_dtype(b, at), -1)); /* what is padding is out of range: dropped */
   if (b->err) return BAD;
   if (is_empty(&full) || is_empty(xs)) return x;
   return b_cast(b, scatter_node(b, kind, b_cast(b, x, acc), at, n, updates), dt);

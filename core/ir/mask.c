@@ -1,7 +1,8 @@
 /* Masks of generic dims, run-time checks. */
 #include "ir/graph.h"
 
-/* --- masks ---------------------------------------------------------------------------------------------------- */
+/* --- masks
+ * ---------------------------------------------------------------------------------------------------- */
 
 static uint32_t generic_axes(const shape *s, uint32_t axes) {
   uint32_t g = 0;
@@ -42,7 +43,8 @@ Val b_mask_pad(B *b, Val x, uint32_t axes, Val identity) {
   return r;
 }
 
-/* --- checks ------------------------------------------------------------------------------------------------------ */
+/* --- checks
+ * ------------------------------------------------------------------------------------------------------ */
 
 void b_check(B *b, Val ok, tpu_code code, const char *message) {
   if (ir_bad(b, ok)) return;
@@ -66,6 +68,7 @@ void b_check_info(const B *b, int k, tpu_code *code, const char **message) {
 Val b_check_result(B *b) {
   if (b->err || !b->checks.n) return BAD;
   Val r = b_const_i(b, DT_I32, 0);
-  for (int k = b->checks.n - 1; k >= 0; k--) r = b_select(b, b->checks.p[k].ok, r, b_const_i(b, DT_I32, k + 1));
+  for (int k = b->checks.n - 1; k >= 0; k--)
+    r = b_select(b, b->checks.p[k].ok, r, b_const_i(b, DT_I32, k + 1));
   return r;
 }

@@ -3,10 +3,12 @@
 
 #include "ir/graph.h"
 
-/* --- combiners --------------------------------------------------------------------------------------------------- */
+/* --- combiners
+ * --------------------------------------------------------------------------------------------------- */
 
-static const int red_op[] = {[RED_SUM] = OP_ADD, [RED_PROD] = OP_MUL, [RED_MAX] = OP_MAXIMUM, [RED_MIN] = OP_MINIMUM,
-                             [RED_AND] = OP_AND, [RED_OR] = OP_OR, [RED_XOR] = OP_XOR};
+static const int red_op[] = {[RED_SUM] = OP_ADD,     [RED_PROD] = OP_MUL, [RED_MAX] = OP_MAXIMUM,
+                             [RED_MIN] = OP_MINIMUM, [RED_AND] = OP_AND,  [RED_OR] = OP_OR,
+                             [RED_XOR] = OP_XOR};
 
 bool ir_red_ok(B *b, b_red kind, tpu_dtype dt) {
   bool order = kind == RED_MAX || kind == RED_MIN, bits = kind >= RED_AND;
@@ -33,7 +35,9 @@ int ir_red_region(B *b, b_red kind, tpu_dtype dt) {
   return r;
 }
 
-/* --- reduce --------------------------------------------------------------------------------------------------------- */
+/* --- reduce
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 /* The shape without the reduced axes; `list` receives them. */
 static shape reduced(const shape *s, uint32_t axes, int64_t *list, int *n) {
@@ -74,10 +78,11 @@ static Val reduce_node(B *b, b_red kind, Val x, uint32_t axes) {
   return ir_add(b, &sp, region, 0);
 }
 
-/* max and min of floats on CPU: the plain form goes to a library that drops NaN whatever the flags say, so a second reduction looks
- * for NaN. A combiner select(p > q or p != p, p, q) keeps NaN in one pass, and is faster over one axis (f32[1024,1024]: 196 and
- * 214 us) but slower over several (f32[8,64,32,32] over 0, 2, 3: 337 and 119 us); and with a cast to bf16 behind it LLVM needs time
- * exponential in the length of the axis: bf16[8,16,32] never ended. */
+/* max and min of floats on CPU: the plain form goes to a library that drops NaN whatever the flags say, so a
+ * second reduction looks for NaN. A combiner select(p > q or p != p, p, q) keeps NaN in one pass, and is
+ * faster over one axis (f32[1024,1024]: 196 and 214 us) but slower over several (f32[8,64,32,32] over 0, 2,
+ * 3: 337 and 119 us); and with a cast to bf16 behind it LLVM needs time exponential in the length of the
+ * axis: bf16[8,16,32] never ended. */
 static Val keep_nan_reduce(B *b, b_red kind, Val x, uint32_t axes) {
   Val any = reduce_node(b, RED_OR, b_isnan(b, x), axes), v = reduce_node(b, kind, x, axes);
   return b_select(b, any, b_const(b, b_dtype(b, x), NAN), v);
@@ -96,8 +101,12 @@ static Val reduce(B *b, b_red kind, Val x, uint32_t axes, bool keepdim, bool loo
   return keepdim ? keep_dims(b, v, s, axes) : v;
 }
 
-Val b_reduce(B *b, b_red kind, Val x, uint32_t axes, bool keepdim) { return reduce(b, kind, x, axes, keepdim, false); }
-Val b_max_loose(B *b, Val x, uint32_t axes, bool keepdim) { return reduce(b, RED_MAX, x, axes, keepdim, true); }
+Val b_reduce(B *b, b_red kind, Val x, uint32_t axes, bool keepdim) {
+  return reduce(b, kind, x, axes, keepdim, false);
+}
+Val b_max_loose(B *b, Val x, uint32_t axes, bool keepdim) {
+  return reduce(b, RED_MAX, x, axes, keepdim, true);
+}
 
 Val b_sum(B *b, Val x, uint32_t axes, bool keepdim) { return b_reduce(b, RED_SUM, x, axes, keepdim); }
 Val b_max(B *b, Val x, uint32_t axes, bool keepdim) { return b_reduce(b, RED_MAX, x, axes, keepdim); }
@@ -107,7 +116,9 @@ Val b_mean(B *b, Val x, uint32_t axes, bool keepdim) {
   if (ir_bad(b, x)) return BAD;
   tpu_dtype dt = b_dtype(b, x), acc = dt_acc(dt);
   if (dt_is_integral(dt)) {
-    b_fail(b, TPU_RUNTIME, "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: %s",
+    b_fail(b, TPU_RUNTIME,
+           "mean(): could not infer output dtype. Input dtype must be either a floating point or complex "
+           "dtype. Got: %s",
            tpu_dtype_torch_name(dt));
     return BAD;
   }
@@ -116,7 +127,8 @@ Val b_mean(B *b, Val x, uint32_t axes, bool keepdim) {
   return b_cast(b, b_div(b, sum, count), dt);
 }
 
-/* --- argmax, argmin ------------------------------------------------------------------------------------------------------ */
+/* --- argmax, argmin
+ * ------------------------------------------------------------------------------------------------------ */
 
 /* Among (value, index) pairs: the better value, NaN before all, then the smaller index. */
 static int arg_region(B *b, bool max, tpu_dtype dt) {
@@ -135,7 +147,8 @@ static int arg_region(B *b, bool max, tpu_dtype dt) {
   return r;
 }
 
-/* On CPU a reduction of pairs is five to ten times slower than two plain ones: the extreme, then the first place that equals it. */
+/* On CPU a reduction of pairs is five to ten times slower than two plain ones: the extreme, then the first
+ * place that equals it. */
 static Val two_step_arg(B *b, b_red kind, Val x, int axis, bool keepdim, Val *value) {
   Val best = b_reduce(b, kind, x, 1u << axis, true);
   Val hit = b_or(b, b_eq(b, x, best), b_isnan(b, x));
@@ -181,10 +194,13 @@ Val b_argreduce(B *b, bool max, Val x, int axis, bool keepdim, Val *value) {
   return keepdim ? keep_dims(b, index, s, 1u << axis) : index;
 }
 
-/* --- cumulative ------------------------------------------------------------------------------------------------------------ */
+/* --- cumulative
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
-/* A window as long as the axis. The plugins rewrite that into a tree: f32[64,10000] takes 1.6 ms on CPU, where log-step additions
- * of shifted copies take 80. Padding of a generic axis is behind the data: it matters only in reverse. */
+/* A window as long as the axis. The plugins rewrite that into a tree: f32[64,10000] takes 1.6 ms on CPU,
+ * where log-step additions of shifted copies take 80. Padding of a generic axis is behind the data: it
+ * matters only in reverse. */
 static Val scan(B *b, b_red kind, Val x, int axis, bool reverse) {
   const shape *s = b_shape(b, x);
   int64_t n = s->d[axis].n;
@@ -208,8 +224,8 @@ Val b_cumulative(B *b, b_red kind, Val x, int axis, bool reverse) {
   return b_cast(b, scan(b, kind, v, axis, reverse), dt);
 }
 
-/* An element is the latest extreme when it equals the scan up to it (or is NaN); the index is the latest such place, which is
- * again a scan. */
+/* An element is the latest extreme when it equals the scan up to it (or is NaN); the index is the latest such
+ * place, which is again a scan. */
 Val b_cum_arg(B *b, bool max, Val x, int axis, Val *value) {
   if (value) *value = BAD;
   if (ir_bad(b, x)) return BAD;

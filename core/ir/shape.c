@@ -494,9 +494,5 @@ static Val repeat(B *b, Val x, int axis, int64_t times, bool inside) {
   return b_reshape(b, b_broadcast_to(b, v, &wide), &s);
 }
 
-Val b_tile_dim(B *b, Val x, int axis, int64_t times) {
-  return repeat(b, x, axis, times, false);
-}
-Val b_repeat_interleave(B *b, Val x, int axis, int64_t times) {
-  return repeat(b, x, axis, times, true);
-}
+Val b_tile_dim(B *b, Val x, int axis, int64_t times) { return repeat(b, x, axis, times, false); }
+Val b_repeat_interleave(B *b, Val x, int axis, int64_t times) { return repeat(b, x, axis, times, true); }

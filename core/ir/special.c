@@ -1,7 +1,8 @@
 /* Random words, Fourier transforms, linear algebra, the optimization barrier. */
 #include "ir/graph.h"
 
-/* --- Philox ------------------------------------------------------------------------------------------------------- */
+/* --- Philox
+ * ------------------------------------------------------------------------------------------------------- */
 
 /* High and low word of the product of a constant and the words of y. */
 static void mul_wide(B *b, uint32_t m, Val y, Val *hi, Val *lo) {
@@ -10,8 +11,9 @@ static void mul_wide(B *b, uint32_t m, Val y, Val *hi, Val *lo) {
   *lo = b_mul(b, y, b_const_i(b, DT_U32, m));
 }
 
-/* Philox 4x32-10 (Salmon et al., 2011) in integer ops: the words of counters counter .. counter + ceil(n/4) - 1, the counter
- * being the low 64 bits of the 128-bit counter. Written out rather than rng_bit_generator, whose order of words is the backend's. */
+/* Philox 4x32-10 (Salmon et al., 2011) in integer ops: the words of counters counter .. counter + ceil(n/4) -
+ * 1, the counter being the low 64 bits of the 128-bit counter. Written out rather than rng_bit_generator,
+ * whose order of words is the backend's. */
 Val b_philox(B *b, Val key, Val counter, int64_t n) {
   if (ir_bad(b, key) || ir_bad(b, counter)) return BAD;
   int64_t groups = (n + 3) / 4;
@@ -19,7 +21,8 @@ Val b_philox(B *b, Val key, Val counter, int64_t n) {
   Val k64 = b_cast(b, key, DT_U64), c64 = b_add(b, b_iota(b, DT_U64, &line, 0), b_cast(b, counter, DT_U64));
   Val half = b_const_i(b, DT_U64, 32);
   Val k0 = b_cast(b, k64, DT_U32), k1 = b_cast(b, b_shrl(b, k64, half), DT_U32);
-  Val c[4] = {b_cast(b, c64, DT_U32), b_cast(b, b_shrl(b, c64, half), DT_U32), b_zeros(b, DT_U32, &line), b_zeros(b, DT_U32, &line)};
+  Val c[4] = {b_cast(b, c64, DT_U32), b_cast(b, b_shrl(b, c64, half), DT_U32), b_zeros(b, DT_U32, &line),
+              b_zeros(b, DT_U32, &line)};
   for (int round = 0; round < 10; round++) {
     Val hi0, lo0, hi1, lo1;
     mul_wide(b, 0xD2511F53u, c[0], &hi0, &lo0);
@@ -34,7 +37,9 @@ Val b_philox(B *b, Val key, Val counter, int64_t n) {
   return b_slice(b, words, 0, 0, n, 1);
 }
 
-/* --- Fourier ---------------------------------------------------------------------------------------------------------- */
+/* --- Fourier
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 static Val fft_node(B *b, b_fft_kind kind, Val x, int naxes, const int64_t *lengths) {
   static const char *const words[] = {"FFT", "IFFT", "RFFT", "IRFFT"};
@@ -50,8 +55,8 @@ static Val fft_node(B *b, b_fft_kind kind, Val x, int naxes, const int64_t *leng
   return ir_opn(b, IR_FFT, out, &s, &x, 1, t);
 }
 
-/* The op takes at most three axes. The real transforms touch the last axis; what is left over are complex ones over the
- * axes before, which are moved to the end and back. */
+/* The op takes at most three axes. The real transforms touch the last axis; what is left over are complex
+ * ones over the axes before, which are moved to the end and back. */
 static Val fft_long(B *b, b_fft_kind kind, Val x, int naxes, const int64_t *lengths) {
   int rank = b_rank(b, x), rest = naxes - 1, perm[IR_MAX_RANK];
   b_fft_kind other = kind == FFT_R2C ? FFT_C2C : kind == FFT_C2R ? FFT_INVERSE : kind;
@@ -73,13 +78,15 @@ Val b_fft(B *b, b_fft_kind kind, Val x, int naxes, const int64_t *lengths) {
   }
   for (int i = s->rank - naxes; i < s->rank; i++)
     if (s->d[i].sym) b_fail(b, TPU_NOT_IMPLEMENTED, "fft of a generic dim");
-  if (kind == FFT_R2C ? dt_is_complex(dt) : !dt_is_complex(dt)) x = b_cast(b, x, kind == FFT_R2C ? dt_real(dt) : dt_complex(dt));
+  if (kind == FFT_R2C ? dt_is_complex(dt) : !dt_is_complex(dt))
+    x = b_cast(b, x, kind == FFT_R2C ? dt_real(dt) : dt_complex(dt));
   if (kind == FFT_R2C && b_dtype(b, x) != DT_F64) x = b_cast(b, x, DT_F32);
   if (b->err) return BAD;
   return naxes <= 3 ? fft_node(b, kind, x, naxes, lengths) : fft_long(b, kind, x, naxes, lengths);
 }
 
-/* --- linear algebra ------------------------------------------------------------------------------------------------------- */
+/* --- linear algebra
+ * ------------------------------------------------------------------------------------------------------- */
 
 /* A batch of matrices, of a dtype that the solvers have; *low receives the dtype to go back to. */
 static bool matrix(B *b, Val *x, tpu_dtype *dt) {
@@ -91,7 +98,8 @@ static bool matrix(B *b, Val *x, tpu_dtype *dt) {
   else if (s->d[s->rank - 1].sym || s->d[s->rank - 2].sym)
     b_fail(b, TPU_NOT_IMPLEMENTED, "linear algebra of a generic dim");
   else if (dt_is_integral(*dt))
-    b_fail(b, TPU_RUNTIME, "linalg: Expected a floating point or complex tensor as input. Got %s", tpu_dtype_torch_name(*dt));
+    b_fail(b, TPU_RUNTIME, "linalg: Expected a floating point or complex tensor as input. Got %s",
+           tpu_dtype_torch_name(*dt));
   *x = b_cast(b, *x, dt_acc(*dt));
   return b_ok(b);
 }
@@ -141,22 +149,34 @@ Val b_triangular_solve(B *b, Val a, Val rhs, bool left, bool lower, bool unit, i
   rhs = b_broadcast_to(b, rhs, &batch);
   if (b->err) return BAD;
   if (as.d[as.rank - 1].n != batch.d[k + !left].n) {
-    b_fail(b, TPU_RUNTIME, "linalg: Incompatible shapes of A and B for the equation %s", left ? "AX = B" : "XA = B");
+    b_fail(b, TPU_RUNTIME, "linalg: Incompatible shapes of A and B for the equation %s",
+           left ? "AX = B" : "XA = B");
     return BAD;
   }
   if (ir_numel_phys(&batch) == 0) return b_cast(b, rhs, rdt);
   text *t = ir_attr(b);
-  text_printf(t, "left_side = %s, lower = %s, transpose_a = #stablehlo<transpose %s>, unit_diagonal = %s", left ? "true" : "false",
-              lower ? "true" : "false", words[transpose], unit ? "true" : "false");
+  text_printf(t, "left_side = %s, lower = %s, transpose_a = #stablehlo<transpose %s>, unit_diagonal = %s",
+              left ? "true" : "false", lower ? "true" : "false", words[transpose], unit ? "true" : "false");
   return b_cast(b, ir_opn(b, IR_TRIANGULAR_SOLVE, b_dtype(b, a), &batch, (Val[]){a, rhs}, 2, t), rdt);
 }
 
 /* A custom call of `n` results. */
-static Val custom(B *b, const char *target, const char *config, const Val *ops, int nops, int n, const tpu_dtype *dts, const shape *const *shapes) {
+static Val custom(B *b, const char *target, const char *config, const Val *ops, int nops, int n,
+                  const tpu_dtype *dts, const shape *const *shapes) {
   text *t = ir_attr(b);
-  text_printf(t, "api_version = 1 : i32, backend_config = \"%s\", call_target_name = \"%s\", has_side_effect = false", config, target);
-  ir_spec sp = {.op = IR_CUSTOM_CALL, .dt = dts[0], .s = shapes[0], .ops = ops, .nops = nops, .attr = t->p, .nattr = (int)t->n,
-                .nres = n, .dts = dts, .shapes = shapes};
+  text_printf(
+      t, "api_version = 1 : i32, backend_config = \"%s\", call_target_name = \"%s\", has_side_effect = false",
+      config, target);
+  ir_spec sp = {.op = IR_CUSTOM_CALL,
+                .dt = dts[0],
+                .s = shapes[0],
+                .ops = ops,
+                .nops = nops,
+                .attr = t->p,
+                .nattr = (int)t->n,
+                .nres = n,
+                .dts = dts,
+                .shapes = shapes};
   return ir_make(b, &sp);
 }
 
@@ -208,7 +228,8 @@ Val b_eigh(B *b, Val x, bool lower, Val *vectors) {
   }
   const shape *shapes[] = {ir_intern(b, &s), ir_intern(b, &ws)};
   bool wide = real == DT_F64;
-  const char *config = lower ? (wide ? "1,1,100,1e-14" : "1,1,100,1e-6") : (wide ? "0,1,100,1e-14" : "0,1,100,1e-6");
+  const char *config =
+      lower ? (wide ? "1,1,100,1e-14" : "1,1,100,1e-6") : (wide ? "0,1,100,1e-14" : "0,1,100,1e-6");
   Val o = custom(b, "Eigh", config, &x, 1, 2, (tpu_dtype[]){acc, real}, shapes);
   *vectors = b_cast(b, ir_result(o, 2, 0), dt);
   return b_cast(b, ir_result(o, 2, 1), dt_real(dt));

@@ -1,6 +1,6 @@
-/* The printer: what the results of @main need, as StableHLO text in the generic form, which no StableHLO release has changed.
- * Elementwise nodes of one type and constants have their short form. Values are numbered in the order of printing, so
- * equal programs give equal bytes. */
+/* The printer: what the results of @main need, as StableHLO text in the generic form, which no StableHLO
+ * release has changed. Elementwise nodes of one type and constants have their short form. Values are numbered
+ * in the order of printing, so equal programs give equal bytes. */
 #include <stdlib.h>
 
 #include "ir/graph.h"
@@ -159,7 +159,8 @@ static void print_nodes(printer *p, int region, int begin, int end) {
   const ir_node *nodes = p->b->nodes.p;
   for (int i = begin; i < end; i++) {
     int op = nodes[i].op;
-    if (nodes[i].region == region && p->name[i] >= 0 && op != IR_PARAM && op != IR_ARG && op != IR_RESULT) print_node(p, i);
+    if (nodes[i].region == region && p->name[i] >= 0 && op != IR_PARAM && op != IR_ARG && op != IR_RESULT)
+      print_node(p, i);
   }
 }
 

@@ -11,12 +11,8 @@ tpu_dtype b_dtype(const B *b, Val v) {
   return n->dt < 0 ? DT_F32 : (tpu_dtype)n->dt;
 }
 
-int b_rank(const B *b, Val v) {
-  return ir_nd(b, v)->s->rank;
-}
-const shape *b_shape(const B *b, Val v) {
-  return ir_nd(b, v)->s;
-}
+int b_rank(const B *b, Val v) { return ir_nd(b, v)->s->rank; }
+const shape *b_shape(const B *b, Val v) { return ir_nd(b, v)->s; }
 
 int axis_norm(B *b, int64_t axis, int rank) {
   int r = rank ? rank : 1;
@@ -45,9 +41,7 @@ int64_t b_numel_static(B *b, Val v) {
   return n;
 }
 
-bool b_dim_is_generic(const B *b, Val v, int axis) {
-  return dim_at(b, v, axis).sym != 0;
-}
+bool b_dim_is_generic(const B *b, Val v, int axis) { return dim_at(b, v, axis).sym != 0; }
 
 bool b_is_generic(const B *b, Val v) {
   const shape *s = b_shape(b, v);
@@ -82,9 +76,7 @@ Val b_count(B *b, Val x, uint32_t axes, tpu_dtype dt) {
   return fixed == 1 ? r : b_mul(b, r, b_const_i(b, dt, fixed));
 }
 
-Val b_numel(B *b, Val v, tpu_dtype dt) {
-  return b_count(b, v, axes_all(b_rank(b, v)), dt);
-}
+Val b_numel(B *b, Val v, tpu_dtype dt) { return b_count(b, v, axes_all(b_rank(b, v)), dt); }
 
 shape shape_of(int rank, const int64_t *dims) {
   shape s = {.rank = rank};
@@ -98,9 +90,7 @@ int64_t ir_numel_phys(const shape *s) {
   return n;
 }
 
-uint32_t axes_all(int rank) {
-  return rank >= 32 ? 0xffffffffu : (1u << rank) - 1;
-}
+uint32_t axes_all(int rank) { return rank >= 32 ? 0xffffffffu : (1u << rank) - 1; }
 
 void ir_shape_text(const shape *s, char *buf, size_t n) {
   size_t k = (size_t)snprintf(buf, n, "[");
@@ -131,9 +121,7 @@ bool ir_promote(B *b, Val *x, Val *y) {
 /* --- broadcasting
  * ------------------------------------------------------------------------------------------------- */
 
-bool ir_dim_same(ir_dim a, ir_dim c) {
-  return a.n == c.n && a.sym == c.sym;
-}
+bool ir_dim_same(ir_dim a, ir_dim c) { return a.n == c.n && a.sym == c.sym; }
 
 /* The common dim of two; `at` is the axis of the result, for the message. */
 static ir_dim join(B *b, ir_dim p, ir_dim q, int at) {
@@ -199,7 +187,7 @@ Val ir_resize_axis(B *b, Val x, int axis, int64_t n) {
   int64_t lo[IR_MAX_RANK] = {0}, hi[IR_MAX_RANK] = {0};
   if (s.d[axis].n == n) return x;
   uint32_t zero = ir_zero_axes(b, x) | (s.d[axis].sym ? 0 : 1u << axis); /* the new padding is 0 */
-  hi[axis] = n - s.d[axis].n;                                           /* negative: cut */
+  hi[axis] = n - s.d[axis].n;                                            /* negative: cut */
   s.d[axis].n = n;
   Val v = ir_pad_raw(b, x, lo, hi, NULL, b_like(b, x, 0), &s);
   if (v >= 0) b->nodes.p[v].zero |= zero;

@@ -1,4 +1,5 @@
-/* Structural rules that every graph keeps; a broken one is a bug of the builder. Run by b_print in debug builds and by tests. */
+/* Structural rules that every graph keeps; a broken one is a bug of the builder. Run by b_print in debug
+ * builds and by tests. */
 #include "ir/graph.h"
 
 static bool encloses(const B *b, int outer, int r) {
@@ -11,7 +12,8 @@ static tpu_error *check_use(const B *b, Val user, int at, Val v, int region) {
   const ir_node *n = &b->nodes.p[v];
   if (n->dt < 0 && b->nodes.p[user].op != IR_RESULT)
     return tpu_err(TPU_INTERNAL, "node %d: operand %d has several results", user, at);
-  if (!encloses(b, n->region, region)) return tpu_err(TPU_INTERNAL, "node %d: operand %d is not visible here", user, at);
+  if (!encloses(b, n->region, region))
+    return tpu_err(TPU_INTERNAL, "node %d: operand %d is not visible here", user, at);
   return NULL;
 }
 
@@ -19,17 +21,20 @@ static tpu_error *check_shape(const B *b, Val v, const shape *s) {
   if (s->rank < 0 || s->rank > IR_MAX_RANK) return tpu_err(TPU_INTERNAL, "node %d: rank %d", v, s->rank);
   for (int i = 0; i < s->rank; i++) {
     if (s->d[i].n < 0) return tpu_err(TPU_INTERNAL, "node %d: dim %d is negative", v, i);
-    if (s->d[i].sym < 0 || s->d[i].sym > b->syms.n) return tpu_err(TPU_INTERNAL, "node %d: dim %d has no symbol %d", v, i, s->d[i].sym);
+    if (s->d[i].sym < 0 || s->d[i].sym > b->syms.n)
+      return tpu_err(TPU_INTERNAL, "node %d: dim %d has no symbol %d", v, i, s->d[i].sym);
   }
   return NULL;
 }
 
 /* Elementwise nodes: operands of the result's shape. */
 static tpu_error *check_elementwise(const B *b, Val v, const ir_node *n) {
-  bool same = n->op < OP_COUNT || (n->op >= IR_COMPARE && n->op <= IR_CONVERT) || (n->op >= IR_COMPLEX && n->op <= IR_NEXT_AFTER);
+  bool same = n->op < OP_COUNT || (n->op >= IR_COMPARE && n->op <= IR_CONVERT) ||
+              (n->op >= IR_COMPLEX && n->op <= IR_NEXT_AFTER);
   for (int i = 0; same && i < n->nops; i++) {
     const ir_node *o = &b->nodes.p[n->ops[i]];
-    if (o->s != n->s) return tpu_err(TPU_INTERNAL, "node %d (%s): operand %d has another shape", v, ir_mnemonic(n->op), i);
+    if (o->s != n->s)
+      return tpu_err(TPU_INTERNAL, "node %d (%s): operand %d has another shape", v, ir_mnemonic(n->op), i);
   }
   bool typed = n->op < OP_COUNT && n->op >= OP_ADD;
   if (typed && (b->nodes.p[n->ops[0]].dt != n->dt || b->nodes.p[n->ops[1]].dt != n->dt))

@@ -13,9 +13,7 @@ static Val arg(L *l, int i) {
 }
 
 /* Scalar argument i in the type of x. */
-static Val num(L *l, int i, Val x) {
-  return l_scalar(l, i, b_dtype(l_b(l), x));
-}
+static Val num(L *l, int i, Val x) { return l_scalar(l, i, b_dtype(l_b(l), x)); }
 
 /* The result, of the common dtype of the tensors at i and j. */
 static void ret_like2(L *l, Val v, int i, int j) {
@@ -24,14 +22,10 @@ static void ret_like2(L *l, Val v, int i, int j) {
   ret(l, b_cast(b, v, dt));
 }
 
-static void ret_like(L *l, Val v, int i) {
-  ret(l, b_cast(l_b(l), v, b_dtype(l_b(l), l_tensor(l, i))));
-}
+static void ret_like(L *l, Val v, int i) { ret(l, b_cast(l_b(l), v, b_dtype(l_b(l), l_tensor(l, i)))); }
 
 /* datum: the code. */
-static void plain(L *l) {
-  ret_like(l, m_unary(l_b(l), l_datum(l), arg(l, 0)), 0);
-}
+static void plain(L *l) { ret_like(l, m_unary(l_b(l), l_datum(l), arg(l, 0)), 0); }
 
 /* --- gelu
  * ------------------------------------------------------------------------------------------------------- */

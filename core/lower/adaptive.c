@@ -4,12 +4,8 @@
 /* --- adaptive: window i of an axis is [floor(i * in / out), ceil((i + 1) * in / out))
  * -------------------------------------- */
 
-static int64_t from_of(int64_t i, int64_t in, int64_t out) {
-  return i * in / out;
-}
-static int64_t to_of(int64_t i, int64_t in, int64_t out) {
-  return ((i + 1) * in + out - 1) / out;
-}
+static int64_t from_of(int64_t i, int64_t in, int64_t out) { return i * in / out; }
+static int64_t to_of(int64_t i, int64_t in, int64_t out) { return ((i + 1) * in + out - 1) / out; }
 
 static bool adaptive_sizes(L *l, Val x, int at, int64_t *in, int64_t *out) {
   B *b = l_b(l);
@@ -182,12 +178,8 @@ static void scatter_back(L *l, Val at) {
   ret(l, b_cast(b, pool_scatter(b, SCAT_ADD, b_cast(b, g, dt_acc(dt)), at, n, plane), dt));
 }
 
-void pool_indices_backward(L *l) {
-  scatter_back(l, l_tensor(l, 2));
-}
-void pool_fractional_backward(L *l) {
-  scatter_back(l, l_tensor(l, 4));
-}
+void pool_indices_backward(L *l) { scatter_back(l, l_tensor(l, 2)); }
+void pool_fractional_backward(L *l) { scatter_back(l, l_tensor(l, 4)); }
 
 /* --- fractional
  * -------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-/* The lowering context: argument readers, results, random words. The contract is lower.h; families see only that. */
+/* The lowering context: argument readers, results, random words. The contract is lower.h; families see only
+ * that. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,8 @@ void lower_end(L *l) {
   free(l->results);
 }
 
-/* --- operands ------------------------------------------------------------------------------------------------------- */
+/* --- operands
+ * ------------------------------------------------------------------------------------------------------- */
 static Val new_operand(L *l, use_kind kind, uint32_t index, tpu_dtype dt, const shape *s) {
   tpu_op *op = l->op;
   if (op->nuses == op->cap_uses) {
@@ -53,7 +55,8 @@ Val l_store(L *l, uint32_t k) {
     shape s = shape_of(1, &n);
     return l->stores[k] = b_zeros(l->b, DT_U8, &s);
   }
-  if (!l->recording) return BAD; /* an operand that op_get did not see: broken determinism shows as an error */
+  if (!l->recording)
+    return BAD; /* an operand that op_get did not see: broken determinism shows as an error */
   shape s = {.rank = st->rank};
   for (int i = 0; i < st->rank; i++) {
     int32_t sym = 0;
@@ -100,7 +103,9 @@ Val l_view(L *l, uint32_t i) {
   return x;
 }
 
-/* --- readers --------------------------------------------------------------------------------------------------------- */
+/* --- readers
+ * ---------------------------------------------------------------------------------------------------------
+ */
 B *l_b(L *l) { return l->b; }
 int32_t l_datum(const L *l) { return l->op->row->datum; }
 uint32_t l_flags(const L *l) { return l->op->row->flags; }
@@ -223,10 +228,12 @@ const char *l_string(L *l, int i) {
 
 static tpu_dtype number_dtype(const op_arg *a) {
   switch (a->tag) {
-    case TPU_A_SCALAR_B: case TPU_A_BOOL: return DT_BOOL;
-    case TPU_A_SCALAR_C: return DT_C128;
-    case TPU_A_SCALAR_D: case TPU_A_DOUBLE: return DT_F64;
-    default: return DT_I64;
+  case TPU_A_SCALAR_B:
+  case TPU_A_BOOL: return DT_BOOL;
+  case TPU_A_SCALAR_C: return DT_C128;
+  case TPU_A_SCALAR_D:
+  case TPU_A_DOUBLE: return DT_F64;
+  default: return DT_I64;
   }
 }
 
@@ -274,7 +281,9 @@ bool l_scalar_is(L *l, int i, double v) {
   return (number_dtype(a) == DT_F64 ? a->u.d : (double)a->u.i) == v;
 }
 
-/* --- dtypes ----------------------------------------------------------------------------------------------------------- */
+/* --- dtypes
+ * -----------------------------------------------------------------------------------------------------------
+ */
 static promo_operand promo_of(const op_tensor *t) {
   uint8_t cat = t->flags & TPU_T_WRAPPED ? PROMO_NUMBER : t->rank == 0 ? PROMO_ZERO_DIM : PROMO_DIM;
   return (promo_operand){(tpu_dtype)t->dtype, cat};
@@ -297,8 +306,8 @@ tpu_dtype l_result_type(L *l, int n, const int *idx) {
   }
   tpu_dtype dt = promote_types(ops, m, DT_F32);
   if (dt != DT_NONE) return dt;
-  l_fail(l, TPU_RUNTIME, "Promotion for %s and %s types is not supported", m > 0 ? tpu_dtype_torch_name(ops[0].dt) : "no",
-         m > 1 ? tpu_dtype_torch_name(ops[1].dt) : "no");
+  l_fail(l, TPU_RUNTIME, "Promotion for %s and %s types is not supported",
+         m > 0 ? tpu_dtype_torch_name(ops[0].dt) : "no", m > 1 ? tpu_dtype_torch_name(ops[1].dt) : "no");
   return DT_F32;
 }
 
@@ -323,13 +332,16 @@ uint32_t l_axes(L *l, int i, int rank) {
   uint32_t axes = 0;
   for (int k = 0; k < n; k++) {
     uint32_t bit = 1u << axis_norm(l->b, d[k], rank);
-    if (axes & bit) l_fail(l, TPU_RUNTIME, "dim %d appears multiple times in the list of dims", axis_norm(l->b, d[k], rank));
+    if (axes & bit)
+      l_fail(l, TPU_RUNTIME, "dim %d appears multiple times in the list of dims",
+             axis_norm(l->b, d[k], rank));
     axes |= bit;
   }
   return rank ? axes : 0;
 }
 
-/* --- results, errors, random words ------------------------------------------------------------------------------------ */
+/* --- results, errors, random words
+ * ------------------------------------------------------------------------------------ */
 static void add_result(L *l, l_result r) {
   if (l->nresults == l->cap_results) {
     l->cap_results = l->cap_results ? l->cap_results * 2 : 8;

@@ -77,15 +77,9 @@ static double scale_of(L *l, int i, Val q) {
 
 /* x @ y over the last two dims with y's last contracted (nt) or x's second to last (tn); heads are batch
  * dims. Result in f32 or wider. */
-static Val dot_nt(B *b, Val x, Val y, tpu_dtype acc) {
-  return b_matmul_acc(b, x, b_swap(b, y, 2, 3), acc);
-}
-static Val dot_nn(B *b, Val x, Val y, tpu_dtype acc) {
-  return b_matmul_acc(b, x, y, acc);
-}
-static Val dot_tn(B *b, Val x, Val y, tpu_dtype acc) {
-  return b_matmul_acc(b, b_swap(b, x, 2, 3), y, acc);
-}
+static Val dot_nt(B *b, Val x, Val y, tpu_dtype acc) { return b_matmul_acc(b, x, b_swap(b, y, 2, 3), acc); }
+static Val dot_nn(B *b, Val x, Val y, tpu_dtype acc) { return b_matmul_acc(b, x, y, acc); }
+static Val dot_tn(B *b, Val x, Val y, tpu_dtype acc) { return b_matmul_acc(b, b_swap(b, x, 2, 3), y, acc); }
 
 /* --- scores
  * ------------------------------------------------------------------------------------------------------------------

@@ -64,10 +64,8 @@ static void clamp(L *l) {
 }
 
 #define P ROW_POINTWISE
-#define COMPARE(name, dir)             \
-  {name ".Tensor", compare, dir, P}, { \
-    name ".Scalar", compare, dir, P    \
-  }
+#define COMPARE(name, dir) \
+  {name ".Tensor", compare, dir, P}, { name ".Scalar", compare, dir, P }
 const tpu_row rows_compare[] = {
     COMPARE("eq", CMP_EQ),
     COMPARE("ne", CMP_NE),

@@ -13,9 +13,7 @@ typedef struct conv {
 } conv;
 
 /* Sizes of the spatial dims of v: axis 2 + i. */
-static int64_t side(B *b, Val v, int i) {
-  return b_dim_static(b, v, 2 + i);
-}
+static int64_t side(B *b, Val v, int i) { return b_dim_static(b, v, 2 + i); }
 
 static void entries(L *l, int i, int n, int64_t absent, int64_t *out) {
   const int64_t *v;
@@ -43,9 +41,7 @@ static bool read_conv(L *l, int i, Val x, Val w, conv *c) {
   return b_ok(b);
 }
 
-static int64_t reach(const conv *c, int i, int64_t k) {
-  return c->dilation[i] * (k - 1);
-}
+static int64_t reach(const conv *c, int i, int64_t k) { return c->dilation[i] * (k - 1); }
 
 static Val forward(B *b, const conv *c, Val x, Val w, const int64_t *out) {
   b_conv p = {.spatial = c->n, .feature_groups = c->groups};

@@ -10,13 +10,9 @@ static void copy(L *l) {
 }
 
 /* tpu::cast(self, dtype) */
-static void cast(L *l) {
-  ret(l, b_cast(l_b(l), l_tensor(l, 0), l_dtype(l, 1)));
-}
+static void cast(L *l) { ret(l, b_cast(l_b(l), l_tensor(l, 0), l_dtype(l, 1))); }
 
-static void clone(L *l) {
-  ret(l, l_tensor(l, 0));
-}
+static void clone(L *l) { ret(l, l_tensor(l, 0)); }
 
 static void fill(L *l) { /* self, value: a Scalar or a 0-dim tensor */
   B *b = l_b(l);

@@ -14,9 +14,7 @@ static shape size_arg(L *l, int i) {
   return n <= IR_MAX_RANK && b_ok(l_b(l)) ? shape_of(n, dims) : (shape){0};
 }
 
-static tpu_dtype default_float(void) {
-  return l_float_type(DT_I64);
-}
+static tpu_dtype default_float(void) { return l_float_type(DT_I64); }
 
 /* The dtype argument i, else that of a factory for a number of Python type t. With out= what counts is the
  * dtype of out: 0 and 1 (t BOOL) go into any. */
@@ -27,9 +25,7 @@ static tpu_dtype dtype_or(L *l, int i, tpu_dtype t) {
 }
 
 /* Of a tensor of zeros and ones. */
-static tpu_dtype unit_type(L *l) {
-  return l_num_outs(l) ? DT_BOOL : DT_F64;
-}
+static tpu_dtype unit_type(L *l) { return l_num_outs(l) ? DT_BOOL : DT_F64; }
 
 /* --- constants
  * -------------------------------------------------------------------------------------------------- */
@@ -50,9 +46,7 @@ static void full(L *l) { /* zeros, ones, full; *_like; new_* */
   ret(l, b_full(b, &s, constant ? b_const(b, dt, d & ONE ? 1 : 0) : l_scalar(l, next, dt)));
 }
 
-static void scalar_tensor(L *l) {
-  ret(l, l_scalar(l, 0, dtype_or(l, 1, DT_F64)));
-}
+static void scalar_tensor(L *l) { ret(l, l_scalar(l, 0, dtype_or(l, 1, DT_F64))); }
 
 /* --- ranges
  * -------------------------------------------------------------------------------------------------------- */
@@ -71,12 +65,8 @@ static void arange(L *l) {
   ret(l, b_cast(b, v, dt));
 }
 
-static double number(const tpu_arg *a) {
-  return a->tag == TPU_A_SCALAR_D ? a->u.d : (double)a->u.i;
-}
-static int64_t whole(const tpu_arg *a) {
-  return a->tag == TPU_A_SCALAR_D ? (int64_t)a->u.d : a->u.i;
-}
+static double number(const tpu_arg *a) { return a->tag == TPU_A_SCALAR_D ? a->u.d : (double)a->u.i; }
+static int64_t whole(const tpu_arg *a) { return a->tag == TPU_A_SCALAR_D ? (int64_t)a->u.d : a->u.i; }
 
 /* How many elements arange (range: `closed`) has; the error when there are none to speak of. */
 static tpu_error *range_length(const tpu_arg *start, const tpu_arg *end, const tpu_arg *step, tpu_dtype dt,

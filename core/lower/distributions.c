@@ -5,15 +5,9 @@
 
 #include "lower/math.h"
 
-static Val kadd(B *b, Val x, double v) {
-  return b_add(b, x, m_k(b, x, v));
-}
-static Val kmul(B *b, Val x, double v) {
-  return b_mul(b, x, m_k(b, x, v));
-}
-static Val kdiv(B *b, double v, Val x) {
-  return b_div(b, m_k(b, x, v), x);
-}
+static Val kadd(B *b, Val x, double v) { return b_add(b, x, m_k(b, x, v)); }
+static Val kmul(B *b, Val x, double v) { return b_mul(b, x, m_k(b, x, v)); }
+static Val kdiv(B *b, double v, Val x) { return b_div(b, m_k(b, x, v), x); }
 
 /* Uniform in (0, 1) from word `i` of a draw. */
 static Val unit(B *b, Val words, int i) {
@@ -34,9 +28,7 @@ static Val f64_arg(L *l, int i) {
   return b_cast(b, x, DT_F64);
 }
 
-static Val no(B *b, const shape *s) {
-  return b_full(b, s, b_const_i(b, DT_BOOL, 0));
-}
+static Val no(B *b, const shape *s) { return b_full(b, s, b_const_i(b, DT_BOOL, 0)); }
 
 /* Marsaglia and Tsang (2000), for alpha >= 1; below, gamma(alpha + 1) u^(1 / alpha). */
 static Val gamma_of(L *l, Val alpha) {

@@ -5,9 +5,7 @@
  * made per count. Beyond the count stand zeros. */
 #include "lower/indexing.h"
 
-static Val count_of(B *b, Val flat) {
-  return b_sum(b, b_cast(b, flat, DT_I64), 1, false);
-}
+static Val count_of(B *b, Val flat) { return b_sum(b, b_cast(b, flat, DT_I64), 1, false); }
 
 /* tpu::nonzero(x): i64[numel, rank] and their number */
 static void nonzero(L *l) {

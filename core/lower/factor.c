@@ -120,9 +120,7 @@ static Val jacobi_more(B *b, void *ctx, const Val *v) {
   return b_and(b, b_not(b, v[1]), b_lt(b, v[0], b_const_i(b, DT_I32, SWEEPS * (2 * c->h - 1))));
 }
 
-static Val turn(B *b, Val first, Val rest) {
-  return b_concat(b, (Val[]){first, rest}, 2, 2);
-}
+static Val turn(B *b, Val first, Val rest) { return b_concat(b, (Val[]){first, rest}, 2, 2); }
 
 static void jacobi_step(B *b, void *ctx, const Val *v, Val *out) {
   const jacobi *c = ctx;
@@ -308,8 +306,8 @@ static void lstsq(L *l) {
  * -------------------------------------------------------------------------------------------------------------------
  */
 
-/* The Taylor polynomial of degree 16 in four groups of powers; good to 1e-19 for a norm of at most 0.5, to 1e-9 for
- * one of at most 2. */
+/* The Taylor polynomial of degree 16 in four groups of powers; good to 1e-19 for a norm of at most 0.5, to
+ * 1e-9 for one of at most 2. */
 static Val exp_polynomial(B *b, Val x) {
   Val p[5] = {la_eye(b, b_dtype(b, x), b_shape(b, x), la_rows(b, x), la_rows(b, x)), x}, sum = BAD;
   double c[17] = {1};

@@ -8,12 +8,8 @@
 /* What an operand is; a row's datum is a code and, for each operand after the first, where it comes from. */
 typedef enum source { LIST, SCALAR, SCALARS, TENSOR } source;
 #define FROM(code, source) ((code) | (source) << 16)
-static int code_of(const L *l) {
-  return l_datum(l) & 0xffff;
-}
-static source source_of(const L *l) {
-  return (source)(l_datum(l) >> 16);
-}
+static int code_of(const L *l) { return l_datum(l) & 0xffff; }
+static source source_of(const L *l) { return (source)(l_datum(l) >> 16); }
 
 /* The number of items; the lists must agree. */
 static int length(L *l, int nlists) {

@@ -3,21 +3,11 @@
 
 #include "lower/math.h"
 
-static Val add_k(B *b, Val x, double v) {
-  return b_add(b, x, m_k(b, x, v));
-}
-static Val mul_k(B *b, Val x, double v) {
-  return b_mul(b, x, m_k(b, x, v));
-}
-static Val k_div(B *b, double v, Val x) {
-  return b_div(b, m_k(b, x, v), x);
-}
-static Val square(B *b, Val x) {
-  return b_mul(b, x, x);
-}
-static Val any(B *b, Val x) {
-  return b_reduce(b, RED_OR, x, axes_all(b_rank(b, x)), false);
-}
+static Val add_k(B *b, Val x, double v) { return b_add(b, x, m_k(b, x, v)); }
+static Val mul_k(B *b, Val x, double v) { return b_mul(b, x, m_k(b, x, v)); }
+static Val k_div(B *b, double v, Val x) { return b_div(b, m_k(b, x, v), x); }
+static Val square(B *b, Val x) { return b_mul(b, x, x); }
+static Val any(B *b, Val x) { return b_reduce(b, RED_OR, x, axes_all(b_rank(b, x)), false); }
 
 static Val digamma(B *b, Val x) { /* the poles as in C: psi(+-0) = -+inf, psi(-n) = NaN */
   Val zero = b_eq(b, x, m_k(b, x, 0)), pole = m_binary(b, M_COPYSIGN, m_k(b, x, INFINITY), b_neg(b, x));
@@ -139,6 +129,4 @@ static Val incomplete(B *b, bool upper, Val a, Val x) {
   return b_select(b, bad, nan, r);
 }
 
-Val m_igamma(B *b, bool upper, Val a, Val x) {
-  return b_cast(b, incomplete(b, upper, a, x), b_dtype(b, a));
-}
+Val m_igamma(B *b, bool upper, Val a, Val x) { return b_cast(b, incomplete(b, upper, a, x), b_dtype(b, a)); }

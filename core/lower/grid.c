@@ -23,9 +23,7 @@ typedef struct sampler {
   int combos;
 } sampler;
 
-static Val k(B *b, Val like, double v) {
-  return b_like(b, like, v);
-}
+static Val k(B *b, Val like, double v) { return b_like(b, like, v); }
 
 /* --- coordinates
  * ----------------------------------------------------------------------------------------------------------
@@ -195,9 +193,7 @@ static Val weight_of(B *b, const sampler *s, const int *tap, int by, Val inside)
   return b_unsqueeze(b, w, s->n + 1);
 }
 
-static Val values_at(B *b, const sampler *s, const Val *idx) {
-  return b_gather_nd(b, s->x, idx, s->n + 1);
-}
+static Val values_at(B *b, const sampler *s, const Val *idx) { return b_gather_nd(b, s->x, idx, s->n + 1); }
 
 /* (input, grid, interpolation_mode, padding_mode, align_corners) */
 static void grid_sampler(L *l) {

@@ -31,15 +31,9 @@ static tpu_error *return_prefix(composition *c, const tpu_tensor *t, int64_t n) 
   return NULL;
 }
 
-static const tpu_arg *arg(const composition *c, int i) {
-  return &c->call->args[i];
-}
-static const tpu_tensor *tensor(const composition *c, int i) {
-  return arg(c, i)->u.t;
-}
-static bool flag(const composition *c, int i) {
-  return arg(c, i)->tag != TPU_A_NONE && arg(c, i)->u.i != 0;
-}
+static const tpu_arg *arg(const composition *c, int i) { return &c->call->args[i]; }
+static const tpu_tensor *tensor(const composition *c, int i) { return arg(c, i)->u.t; }
+static bool flag(const composition *c, int i) { return arg(c, i)->tag != TPU_A_NONE && arg(c, i)->u.i != 0; }
 
 /* --- nonzero, masked_select --- */
 
@@ -61,9 +55,7 @@ static tpu_error *masked_select(composition *c) {
 
 /* --- masks among indices --- */
 
-static bool is_given(const tpu_tensor *t) {
-  return !(t->flags & TPU_T_UNDEFINED);
-}
+static bool is_given(const tpu_tensor *t) { return !(t->flags & TPU_T_UNDEFINED); }
 
 static bool is_mask(const tpu_tensor *t) {
   tpu_dtype dt = is_given(t) ? tpu_dtype_from_torch(t->dtype) : DT_F32;

@@ -18,9 +18,7 @@ Val ix_raise(B *b, Val x, int rank) {
   return x;
 }
 
-Val ix_flat(B *b, Val x) {
-  return b_reshape_to(b, x, 1, (int64_t[]){b_numel_static(b, x)});
-}
+Val ix_flat(B *b, Val x) { return b_reshape_to(b, x, 1, (int64_t[]){b_numel_static(b, x)}); }
 
 static bool static_empty(const shape *s) {
   for (int i = 0; i < s->rank; i++)
@@ -239,9 +237,5 @@ static Val move_block(B *b, Val v, int from, int count, int to) {
   return b_transpose(b, v, perm);
 }
 
-Val ix_plan_in(B *b, const ix_plan *p, Val v) {
-  return move_block(b, v, p->front, p->common.rank, 0);
-}
-Val ix_plan_out(B *b, const ix_plan *p, Val v) {
-  return move_block(b, v, 0, p->common.rank, p->front);
-}
+Val ix_plan_in(B *b, const ix_plan *p, Val v) { return move_block(b, v, p->front, p->common.rank, 0); }
+Val ix_plan_out(B *b, const ix_plan *p, Val v) { return move_block(b, v, 0, p->common.rank, p->front); }

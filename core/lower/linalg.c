@@ -23,12 +23,8 @@ bool la_matrix(L *l, int i, const char *op, bool square, Val *x) {
   return b_ok(b);
 }
 
-Val la_transpose(B *b, Val x) {
-  return b_ok(b) ? b_swap(b, x, b_rank(b, x) - 2, b_rank(b, x) - 1) : BAD;
-}
-Val la_adjoint(B *b, Val x) {
-  return b_conj(b, la_transpose(b, x));
-}
+Val la_transpose(B *b, Val x) { return b_ok(b) ? b_swap(b, x, b_rank(b, x) - 2, b_rank(b, x) - 1) : BAD; }
+Val la_adjoint(B *b, Val x) { return b_conj(b, la_transpose(b, x)); }
 
 Val la_flat(B *b, Val x) {
   if (!b_ok(b)) return BAD;
@@ -55,12 +51,8 @@ static Val band(B *b, Val x, int64_t k, b_cmp_dir keep) {
   return b_select(b, b_cmp(b, keep, off, b_const_i(b, DT_I32, k)), x, b_like(b, x, 0));
 }
 
-Val la_triu(B *b, Val x, int64_t k) {
-  return band(b, x, k, CMP_GE);
-}
-Val la_tril(B *b, Val x, int64_t k) {
-  return band(b, x, k, CMP_LE);
-}
+Val la_triu(B *b, Val x, int64_t k) { return band(b, x, k, CMP_GE); }
+Val la_tril(B *b, Val x, int64_t k) { return band(b, x, k, CMP_LE); }
 
 Val la_eye(B *b, tpu_dtype dt, const shape *like, int64_t n, int64_t m) {
   shape s = *like, plane = shape_of(2, (int64_t[]){n, m});
@@ -79,12 +71,8 @@ Val la_diagonal(B *b, Val x) {
   return b_sum(b, b_select(b, on, x, b_like(b, x, 0)), 1u << (rank - 2), false);
 }
 
-Val la_columns(B *b, Val x, int64_t lo, int64_t hi) {
-  return b_slice(b, x, b_rank(b, x) - 1, lo, hi, 1);
-}
-Val la_head_rows(B *b, Val x, int64_t n) {
-  return b_slice(b, x, b_rank(b, x) - 2, 0, n, 1);
-}
+Val la_columns(B *b, Val x, int64_t lo, int64_t hi) { return b_slice(b, x, b_rank(b, x) - 1, lo, hi, 1); }
+Val la_head_rows(B *b, Val x, int64_t n) { return b_slice(b, x, b_rank(b, x) - 2, 0, n, 1); }
 
 Val la_empty(B *b, tpu_dtype dt) {
   shape none = shape_of(1, (int64_t[]){0});
@@ -503,7 +491,8 @@ static Val cholesky_of(B *b, Val x, bool upper, Val *info) {
   if (!b_ok(b)) return BAD;
   const shape s = *b_shape(b, x), line = shape_of(1, &b_shape(b, flat)->d[0].n);
   minors c = {.batch = line.d[0].n, .n = la_rows(b, x), .a = flat, .none = b_zeros(b, DT_I32, &line)};
-  Val found = c.none, failed = b_reduce(b, RED_OR, b_not(b, b_is_finite(b, d)), axes_all(b_rank(b, d)), false);
+  Val found = c.none,
+      failed = b_reduce(b, RED_OR, b_not(b, b_is_finite(b, d)), axes_all(b_rank(b, d)), false);
   if (c.batch && c.n) b_if(b, failed, 1, find_minor, no_minor, &c, &found);
   *info = la_unflat(b, found, &s);
   return upper ? la_adjoint(b, f) : f;

@@ -5,12 +5,8 @@
 
 #include "lower/lower.h"
 
-static inline int64_t la_rows(B *b, Val x) {
-  return b_dim_static(b, x, b_rank(b, x) - 2);
-}
-static inline int64_t la_cols(B *b, Val x) {
-  return b_dim_static(b, x, b_rank(b, x) - 1);
-}
+static inline int64_t la_rows(B *b, Val x) { return b_dim_static(b, x, b_rank(b, x) - 2); }
+static inline int64_t la_cols(B *b, Val x) { return b_dim_static(b, x, b_rank(b, x) - 1); }
 /* Argument i as a matrix of a float or complex dtype: an error that sticks, and false, otherwise. `square`
  * asks for equal sides. */
 bool la_matrix(L *l, int i, const char *op, bool square, Val *x);

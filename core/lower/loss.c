@@ -3,9 +3,7 @@
 
 enum { NONE, MEAN, SUM };
 
-static Val wide(L *l, int i, tpu_dtype acc) {
-  return b_cast(l_b(l), l_tensor(l, i), acc);
-}
+static Val wide(L *l, int i, tpu_dtype acc) { return b_cast(l_b(l), l_tensor(l, i), acc); }
 
 /* Elementwise losses -> the result, rounded to dt. */
 static Val reduced(B *b, Val v, int64_t reduction, tpu_dtype dt) {

@@ -34,7 +34,8 @@ enum {
   /* Strides of the results: */
   ROW_ELEMENTWISE = 4, /* TensorIterator's rule over all tensor arguments (keeps permuted dense layouts) */
   ROW_CHANNELS = 8,    /* channels_last when argument 0 (or 1) suggests it; else contiguous */
-  ROW_LIKE_SELF = 512,  /* those of argument 0 (dense, permuted or not) for results of its sizes; else contiguous */
+  ROW_LIKE_SELF =
+      512, /* those of argument 0 (dense, permuted or not) for results of its sizes; else contiguous */
   /* Arguments: */
   ROW_RANDOM = 16,  /* draws from the generator: l_random_words */
   ROW_SPECIAL = 32, /* see above */

@@ -6,19 +6,19 @@
 #include "step/op.h"
 
 typedef struct l_result {
-  Val v;            /* BAD: an undefined tensor */
-  bool write;       /* l_write: goes to argument tensor `target` */
+  Val v;      /* BAD: an undefined tensor */
+  bool write; /* l_write: goes to argument tensor `target` */
   uint32_t target;
 } l_result;
 
 struct L {
   B *b;
   tpu_op *op;
-  bool recording;     /* first time: operands become parameters as they are read, and are noted in op->uses */
+  bool recording; /* first time: operands become parameters as they are read, and are noted in op->uses */
   Val *stores, *scalars; /* BAD until read */
   int32_t *syms;         /* builder symbols, 0 until made */
   Val seed, offset;
-  uint64_t blocks;       /* counters drawn so far */
+  uint64_t blocks; /* counters drawn so far */
   l_result *results;
   uint32_t nresults, cap_results;
   const char *declined;

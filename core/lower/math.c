@@ -5,13 +5,9 @@
 
 #include "lower/math.h"
 
-Val m_wide(B *b, Val x) {
-  return b_cast(b, x, dt_acc(b_dtype(b, x)));
-}
+Val m_wide(B *b, Val x) { return b_cast(b, x, dt_acc(b_dtype(b, x))); }
 
-Val m_zero_mask(B *b, Val pred, Val x) {
-  return b_select(b, pred, x, m_k(b, x, 0));
-}
+Val m_zero_mask(B *b, Val pred, Val x) { return b_select(b, pred, x, m_k(b, x, 0)); }
 
 tpu_dtype m_dtype(L *l, tpu_dtype dt, uint32_t flags) {
   bool bad = ((flags & M_NO_BOOL) && dt == DT_BOOL) || ((flags & M_NO_COMPLEX) && dt_is_complex(dt)) ||
@@ -283,9 +279,7 @@ static bool keeps_low(int code) {
 
 /* The CPU plugin vectorises atan2 with a constant wrongly (long rows come out as garbage); a NaN of x may as
  * well be y. */
-static Val atan2_(B *b, Val x, Val y) {
-  return b_atan2(b, x, b_select(b, b_isnan(b, x), x, y));
-}
+static Val atan2_(B *b, Val x, Val y) { return b_atan2(b, x, b_select(b, b_isnan(b, x), x, y)); }
 
 Val m_binary(B *b, int code, Val x, Val y) {
   tpu_dtype dt = b_dtype(b, x);

@@ -123,9 +123,7 @@ Val m_polynomial(B *b, int code, Val x, Val n); /* the part of m_binary in polyn
  * PyTorch's words when it does not take them (`dt` is then returned). */
 tpu_dtype m_dtype(L *l, tpu_dtype dt, uint32_t flags);
 /* The value of one of x's real type. */
-static inline Val m_k(B *b, Val x, double v) {
-  return b_like(b, x, v);
-}
+static inline Val m_k(B *b, Val x, double v) { return b_like(b, x, v); }
 /* x, or x in f32 when it is of a 16-bit or narrower float dtype. */
 Val m_wide(B *b, Val x);
 Val m_zero_mask(B *b, Val pred, Val x); /* x where pred, else 0 */

@@ -34,9 +34,7 @@ static const char *type_word(tpu_dtype dt) {
 }
 
 /* Static dims of different sizes; generic ones are the builder's. */
-static bool differ(ir_dim p, ir_dim q) {
-  return !p.sym && !q.sym && p.n != q.n;
-}
+static bool differ(ir_dim p, ir_dim q) { return !p.sym && !q.sym && p.n != q.n; }
 
 static void check_mm(L *l, const shape *x, const shape *y, bool added) {
   if (x->rank != 2 && !added) l_fail(l, TPU_RUNTIME, "self must be a matrix");

@@ -19,9 +19,7 @@ static Val scale_shift(B *b, Val x, Val w, Val bias) {
   return bias != BAD ? b_add(b, x, bias) : x;
 }
 
-static Val square(B *b, Val x) {
-  return b_mul(b, x, x);
-}
+static Val square(B *b, Val x) { return b_mul(b, x, x); }
 
 static Val empty(B *b, tpu_dtype dt) {
   shape none = shape_of(1, (int64_t[]){0});
@@ -45,9 +43,7 @@ static const places bn_places[] = {[BN_NATIVE] = {3, 5, 6, 7},
                                    [BN_UPDATE] = {3, -1, 5, 6},
                                    [BN_STATS] = {1, -1, 3, -1}};
 
-static uint32_t all_but_channels(B *b, Val x) {
-  return axes_all(b_rank(b, x)) & ~2u;
-}
+static uint32_t all_but_channels(B *b, Val x) { return axes_all(b_rank(b, x)) & ~2u; }
 
 /* Mean and biased variance over everything but the channels; of no elements: NaN. */
 static void moments(B *b, Val x, Val *mean, Val *var) {

@@ -8,9 +8,7 @@ typedef struct args {
   int maximize, grad_scale, found_inf, weight_decay;
 } args;
 
-static Val rank0(B *b, Val v) {
-  return b_rank(b, v) ? b_reshape_to(b, v, 0, NULL) : v;
-}
+static Val rank0(B *b, Val v) { return b_rank(b, v) ? b_reshape_to(b, v, 0, NULL) : v; }
 
 /* Number at argument i (a float, or a tensor lr) as an f64 scalar. */
 static Val number(L *l, int i) {
@@ -18,9 +16,7 @@ static Val number(L *l, int i) {
   return b_cast(l_b(l), rank0(l_b(l), l_tensor(l, i)), DT_F64);
 }
 
-static Val one_minus(B *b, Val v) {
-  return b_sub(b, m_k(b, v, 1), v);
-}
+static Val one_minus(B *b, Val v) { return b_sub(b, m_k(b, v, 1), v); }
 
 /* The new value of item k of argument i; the old one stays when found_inf says that the step is void. */
 static void write_item(L *l, const args *a, int i, int k, Val v) {

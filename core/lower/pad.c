@@ -36,13 +36,9 @@ static void constant_pad(L *l) {
 
 enum { PAD_REPLICATE = 8 }; /* datum: number of dims, plus this */
 
-static Val part(B *b, Val x, int axis, int64_t from, int64_t to) {
-  return b_slice(b, x, axis, from, to, 1);
-}
+static Val part(B *b, Val x, int axis, int64_t from, int64_t to) { return b_slice(b, x, axis, from, to, 1); }
 
-static int64_t at_least_0(int64_t v) {
-  return v > 0 ? v : 0;
-}
+static int64_t at_least_0(int64_t v) { return v > 0 ? v : 0; }
 
 /* The border of `k` places that goes before (or after) an axis of n. */
 static Val border(B *b, Val x, int axis, int64_t k, bool after, bool replicate) {

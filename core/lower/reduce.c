@@ -23,13 +23,9 @@ static uint32_t axes_of(L *l, Val x) {
   return l_datum(l) & R_DIMS ? l_axes(l, 1, rank) : axes_all(rank);
 }
 
-static bool keep_of(L *l) {
-  return (l_datum(l) & R_DIMS) && l_bool(l, 2);
-}
+static bool keep_of(L *l) { return (l_datum(l) & R_DIMS) && l_bool(l, 2); }
 
-static int base_len(L *l) {
-  return (int)strcspn(l_name(l), ".");
-}
+static int base_len(L *l) { return (int)strcspn(l_name(l), "."); }
 
 /* --- sum, mean, prod --- */
 

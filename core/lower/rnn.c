@@ -2,9 +2,7 @@
  * backward rows alone. */
 #include "lower/lower.h"
 
-static Val gate(B *b, Val gates, int i, int64_t n) {
-  return b_slice(b, gates, 1, i * n, (i + 1) * n, 1);
-}
+static Val gate(B *b, Val gates, int i, int64_t n) { return b_slice(b, gates, 1, i * n, (i + 1) * n, 1); }
 
 /* input_gates (argument 0) and hidden_gates (1) with their biases (at bias, bias + 1), in the accumulation
  * dtype. */
@@ -21,9 +19,7 @@ static void biased(L *l, int bias, Val *x, Val *h) {
   *h = v[1];
 }
 
-static Val sum_batch(B *b, Val v, tpu_dtype dt) {
-  return b_cast(b, b_sum(b, v, 1, false), dt);
-}
+static Val sum_batch(B *b, Val v, tpu_dtype dt) { return b_cast(b, b_sum(b, v, 1, false), dt); }
 
 /* (input_gates, hidden_gates, cx, input_bias, hidden_bias) -> hy, cy, workspace [N, 4H]: i, f, g, o */
 static void lstm_cell(L *l) {

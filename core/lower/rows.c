@@ -30,6 +30,7 @@
   X(conv)           \
   X(pool)           \
   X(loss)           \
+  X(ctc)            \
   X(attention)      \
   X(rnn)            \
   X(fft)            \

@@ -68,9 +68,7 @@ static bool is_static_empty(B *b, Val v) {
   return false;
 }
 
-static int rank1(B *b, Val v) {
-  return b_rank(b, v) ? b_rank(b, v) : 1;
-}
+static int rank1(B *b, Val v) { return b_rank(b, v) ? b_rank(b, v) : 1; }
 
 static bool scatter_fits(L *l, Val x, Val idx, Val src, int axis) {
   B *b = l_b(l);
@@ -174,9 +172,7 @@ static void index_write(L *l) {
 
 /* --- index_put --- */
 
-static bool is_mask(tpu_dtype dt) {
-  return dt == DT_BOOL || dt == DT_U8;
-}
+static bool is_mask(tpu_dtype dt) { return dt == DT_BOOL || dt == DT_U8; }
 
 /* Where the one index is a mask over the dims from k on. Values without a dim for the trues need no count of
  * them; values with one are taken by the rank of each true. */
@@ -310,19 +306,20 @@ static void masked_scatter_backward(L *l) {
   ret(l, b_reshape_to(b, ix_pack(b, ix_rank(b, ix_flat(b, mask)), ix_flat(b, g), n), rank, sizes));
 }
 
-const tpu_row rows_scatter[] = {{"scatter.src", scatter, SC_SRC, ROW_NONE},
-                                {"scatter.value", scatter, 0, ROW_NONE},
-                                {"scatter.reduce", scatter, SC_SRC | SC_NAMED, ROW_NONE},
-                                {"scatter.value_reduce", scatter, SC_NAMED, ROW_NONE},
-                                {"scatter_add", scatter, SC_SRC | SC_ADD, ROW_NONE},
-                                {"scatter_reduce.two", scatter, SC_SRC | SC_NAMED | SC_INCLUDE, ROW_NONE},
-                                {"index_add", index_write, IX_SUM, ROW_NONE},
-                                {"index_copy", index_write, IX_SET, ROW_NONE},
-                                {"index_reduce", index_write, IX_MEAN, ROW_NONE},
-                                {"index_put", index_put, 0, ROW_LIKE_SELF, hosted_index_put},
-                                {"_index_put_impl", index_put, 0, ROW_LIKE_SELF, hosted_index_put},
-                                {"_unsafe_index_put", index_put, IX_UNCHECKED, ROW_LIKE_SELF, hosted_index_put},
-                                {"put", put, 0, ROW_LIKE_SELF},
-                                {"masked_scatter", masked_scatter, 0, ROW_NONE},
-                                {"masked_scatter_backward", masked_scatter_backward, 0, ROW_NONE},
-                                {0}};
+const tpu_row rows_scatter[] = {
+    {"scatter.src", scatter, SC_SRC, ROW_NONE},
+    {"scatter.value", scatter, 0, ROW_NONE},
+    {"scatter.reduce", scatter, SC_SRC | SC_NAMED, ROW_NONE},
+    {"scatter.value_reduce", scatter, SC_NAMED, ROW_NONE},
+    {"scatter_add", scatter, SC_SRC | SC_ADD, ROW_NONE},
+    {"scatter_reduce.two", scatter, SC_SRC | SC_NAMED | SC_INCLUDE, ROW_NONE},
+    {"index_add", index_write, IX_SUM, ROW_NONE},
+    {"index_copy", index_write, IX_SET, ROW_NONE},
+    {"index_reduce", index_write, IX_MEAN, ROW_NONE},
+    {"index_put", index_put, 0, ROW_LIKE_SELF, hosted_index_put},
+    {"_index_put_impl", index_put, 0, ROW_LIKE_SELF, hosted_index_put},
+    {"_unsafe_index_put", index_put, IX_UNCHECKED, ROW_LIKE_SELF, hosted_index_put},
+    {"put", put, 0, ROW_LIKE_SELF},
+    {"masked_scatter", masked_scatter, 0, ROW_NONE},
+    {"masked_scatter_backward", masked_scatter_backward, 0, ROW_NONE},
+    {0}};

@@ -415,9 +415,7 @@ static void channel_shuffle(L *l) {
 /* --- cross --- */
 
 /* x moved by k places round an axis of 3. */
-static Val turned(B *b, Val x, int axis, int64_t k) {
-  return roll_axis(b, x, axis, -k);
-}
+static Val turned(B *b, Val x, int axis, int64_t k) { return roll_axis(b, x, axis, -k); }
 
 static void cross(L *l) {
   B *b = l_b(l);

@@ -12,9 +12,7 @@ static uint32_t open_axis(L *l, int i, Val *x, bool *scalar) {
   return 1u << axis;
 }
 
-static Val close_axis(B *b, Val x, bool scalar) {
-  return scalar ? b_squeeze(b, x, 0) : x;
-}
+static Val close_axis(B *b, Val x, bool scalar) { return scalar ? b_squeeze(b, x, 0) : x; }
 
 static void check_float(L *l, const char *kernel, Val x) {
   tpu_dtype dt = b_dtype(l_b(l), x);

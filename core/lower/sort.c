@@ -14,9 +14,7 @@ static void sort_by(L *l, int dim_at) {
 }
 
 /* datum: position of dim; descending follows. Every sort is stable. */
-static void sort(L *l) {
-  sort_by(l, l_datum(l));
-}
+static void sort(L *l) { sort_by(l, l_datum(l)); }
 
 /* (self, k, dim, largest, sorted) */
 static void topk(L *l) {

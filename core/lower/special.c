@@ -8,21 +8,11 @@
 
 #define SERIES(b, name, t) series(b, cheb_##name, (int)(sizeof cheb_##name / sizeof *cheb_##name), t)
 
-static Val sub_k(B *b, Val x, double v) {
-  return b_sub(b, x, m_k(b, x, v));
-}
-static Val add_k(B *b, Val x, double v) {
-  return b_add(b, x, m_k(b, x, v));
-}
-static Val mul_k(B *b, Val x, double v) {
-  return b_mul(b, x, m_k(b, x, v));
-}
-static Val k_div(B *b, double v, Val x) {
-  return b_div(b, m_k(b, x, v), x);
-}
-static Val square(B *b, Val x) {
-  return b_mul(b, x, x);
-}
+static Val sub_k(B *b, Val x, double v) { return b_sub(b, x, m_k(b, x, v)); }
+static Val add_k(B *b, Val x, double v) { return b_add(b, x, m_k(b, x, v)); }
+static Val mul_k(B *b, Val x, double v) { return b_mul(b, x, m_k(b, x, v)); }
+static Val k_div(B *b, double v, Val x) { return b_div(b, m_k(b, x, v), x); }
+static Val square(B *b, Val x) { return b_mul(b, x, x); }
 
 /* Sum of c[k] T_k(t) by Clenshaw's recurrence; f32 needs only what counts in it. */
 static Val series(B *b, const double *c, int n, Val t) {
@@ -38,12 +28,8 @@ static Val series(B *b, const double *c, int n, Val t) {
 }
 
 /* The variables of the series: 2 x / limit - 1, 2 limit / x - 1, 2 (x / limit)^2 - 1. */
-static Val t_near(B *b, Val x, double limit) {
-  return sub_k(b, mul_k(b, x, 2 / limit), 1);
-}
-static Val t_far(B *b, Val x, double limit) {
-  return sub_k(b, k_div(b, 2 * limit, x), 1);
-}
+static Val t_near(B *b, Val x, double limit) { return sub_k(b, mul_k(b, x, 2 / limit), 1); }
+static Val t_far(B *b, Val x, double limit) { return sub_k(b, k_div(b, 2 * limit, x), 1); }
 static Val t_square(B *b, Val x, double limit) {
   return sub_k(b, mul_k(b, square(b, x), 2 / (limit * limit)), 1);
 }
@@ -61,9 +47,7 @@ static Val ie(B *b, int order, Val x) {
   return order ? b_select(b, b_lt(b, x, m_k(b, x, 0)), b_neg(b, v), v) : v;
 }
 
-static Val i_of(B *b, int order, Val x) {
-  return b_mul(b, ie(b, order, x), b_exp(b, b_abs(b, x)));
-}
+static Val i_of(B *b, int order, Val x) { return b_mul(b, ie(b, order, x), b_exp(b, b_abs(b, x))); }
 
 /* K(x), times e^x when scaled. */
 static Val k_of(B *b, int order, bool scaled, Val x) {

@@ -1,13 +1,25 @@
 /* Resampling of the last one, two or three dims: nearest, linear, cubic, and the antialiased filters.
  *
- * All are linear and separable: along an axis every output is a weighted sum of a few inputs, its taps, which the host works out. A
- * gradient is the product with the transposed matrix of the taps; a forward pass is that product, or a few gathers on the CPU. */
+ * All are linear and separable: along an axis every output is a weighted sum of a few inputs, its taps, which
+ * the host works out. A gradient is the product with the transposed matrix of the taps; a forward pass is
+ * that product, or a few gathers on the CPU. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "lower/lower.h"
 
-enum { U_NEAREST, U_EXACT, U_LINEAR, U_CUBIC, U_LINEAR_AA, U_CUBIC_AA, U_LANCZOS_AA, U_KIND = 15, U_BACKWARD = 16, U_DIMS = 32 };
+enum {
+  U_NEAREST,
+  U_EXACT,
+  U_LINEAR,
+  U_CUBIC,
+  U_LINEAR_AA,
+  U_CUBIC_AA,
+  U_LANCZOS_AA,
+  U_KIND = 15,
+  U_BACKWARD = 16,
+  U_DIMS = 32
+};
 
 typedef struct taps {
   int64_t in, out, n; /* n taps an output */
@@ -110,10 +122,14 @@ static taps make_taps(int kind, int64_t in, int64_t out, bool align, double give
   if (t.n > in && kind >= U_LINEAR_AA) t.n = in;
   t.at = malloc((size_t)(t.n * out) * sizeof *t.at);
   t.w = malloc((size_t)(t.n * out) * sizeof *t.w);
-  if (kind <= U_EXACT) nearest_taps(&t, scale, kind == U_EXACT, wide);
-  else if (kind == U_LINEAR) linear_taps(&t, scale, align, wide);
-  else if (kind == U_CUBIC) cubic_taps(&t, scale, align, wide);
-  else aa_taps(&t, kind, scale, wide);
+  if (kind <= U_EXACT)
+    nearest_taps(&t, scale, kind == U_EXACT, wide);
+  else if (kind == U_LINEAR)
+    linear_taps(&t, scale, align, wide);
+  else if (kind == U_CUBIC)
+    cubic_taps(&t, scale, align, wide);
+  else
+    aa_taps(&t, kind, scale, wide);
   return t;
 }
 
@@ -122,7 +138,9 @@ static void free_taps(taps *t) {
   free(t->w);
 }
 
-static Val tap_index(B *b, const taps *t, int64_t k) { return b_dense_i64(b, DT_I32, t->at + k * t->out, (int)t->out); }
+static Val tap_index(B *b, const taps *t, int64_t k) {
+  return b_dense_i64(b, DT_I32, t->at + k * t->out, (int)t->out);
+}
 
 /* The weights of tap k, as a vector along `axis` of something of this rank. */
 static Val tap_weight(B *b, const taps *t, int64_t k, int axis, int rank, tpu_dtype dt) {
@@ -177,17 +195,20 @@ typedef struct plan {
   double given[3];
 } plan;
 
-/* (self, output_size[, align_corners], scales...) or (grad, output_size, input_size[, align_corners], scales...) */
+/* (self, output_size[, align_corners], scales...) or (grad, output_size, input_size[, align_corners],
+ * scales...) */
 static bool read_plan(L *l, Val x, plan *p) {
   B *b = l_b(l);
   int d = l_datum(l), at = 2;
   const int64_t *out, *in = NULL;
   *p = (plan){.kind = d & U_KIND, .n = d / U_DIMS, .backward = d & U_BACKWARD};
   int nout = l_ints(l, 1, &out), rank = b_rank(b, x);
-  if (nout != p->n) l_fail(l, TPU_RUNTIME, "It is expected output_size equals to %d, but got size %d", p->n, nout);
+  if (nout != p->n)
+    l_fail(l, TPU_RUNTIME, "It is expected output_size equals to %d, but got size %d", p->n, nout);
   if (p->backward && l_ints(l, at++, &in) != p->n + 2)
     l_fail(l, TPU_RUNTIME, "It is expected input_size equals to %d", p->n + 2);
-  if (rank != p->n + 2) l_fail(l, TPU_RUNTIME, "Non-empty %dD data tensor expected but got a tensor of rank %d", p->n + 2, rank);
+  if (rank != p->n + 2)
+    l_fail(l, TPU_RUNTIME, "Non-empty %dD data tensor expected but got a tensor of rank %d", p->n + 2, rank);
   if (!b_ok(b)) return false;
   p->align = p->kind > U_EXACT && l_bool(l, at);
   at += p->kind > U_EXACT;
@@ -196,10 +217,13 @@ static bool read_plan(L *l, Val x, plan *p) {
     p->in[i] = p->backward ? in[2 + i] : b_dim_static(b, x, 2 + i);
     p->given[i] = l_double_or(l, at + i, 0);
     if (p->in[i] < 1 || p->out[i] < 1)
-      l_fail(l, TPU_RUNTIME, "Input and output sizes should be greater than 0, but got input (%lld) output (%lld)", (long long)p->in[i],
-             (long long)p->out[i]);
+      l_fail(l, TPU_RUNTIME,
+             "Input and output sizes should be greater than 0, but got input (%lld) output (%lld)",
+             (long long)p->in[i], (long long)p->out[i]);
     if (b_ok(b) && p->backward && b_dim_static(b, x, 2 + i) != p->out[i])
-      l_fail(l, TPU_RUNTIME, "Expected grad_output to have the same shape as output; output.size(%d) = %lld but got grad_output.size(%d) = %lld",
+      l_fail(l, TPU_RUNTIME,
+             "Expected grad_output to have the same shape as output; output.size(%d) = %lld but got "
+             "grad_output.size(%d) = %lld",
              2 + i, (long long)p->out[i], 2 + i, (long long)b_dim_static(b, x, 2 + i));
   }
   return b_ok(b);
@@ -217,31 +241,28 @@ static void upsample(L *l) {
   if (!pick) x = b_cast(b, x, byte ? DT_F32 : dt_acc(dt));
   for (int i = p.n - 1; i >= 0 && b_ok(b); i--) {
     taps t = make_taps(p.kind, p.in[i], p.out[i], p.align, p.given[i], dt == DT_F64);
-    if (p.backward) x = by_matrix(b, x, &t, 2 + i, 0);
-    else if (pick || (l_on_cpu(l) && t.n <= 4)) x = by_gathers(b, x, &t, 2 + i, !pick);
-    else x = by_matrix(b, x, &t, 2 + i, 1);
+    if (p.backward)
+      x = by_matrix(b, x, &t, 2 + i, 0);
+    else if (pick || (l_on_cpu(l) && t.n <= 4))
+      x = by_gathers(b, x, &t, 2 + i, !pick);
+    else
+      x = by_matrix(b, x, &t, 2 + i, 1);
     free_taps(&t);
   }
   if (byte && !pick) x = b_clamp(b, b_const(b, DT_F32, 0), b_round(b, x), b_const(b, DT_F32, 255));
   ret(l, b_cast(b, x, dt));
 }
 
-#define ROWS(name, kind, n)                              \
-  {name, upsample, (kind) | (n) * U_DIMS, ROW_CHANNELS}, \
-  {name "_backward", upsample, (kind) | U_BACKWARD | (n) * U_DIMS, ROW_CHANNELS}
+#define ROWS(name, kind, n)                                                      \
+  {name, upsample, (kind) | (n) * U_DIMS, ROW_CHANNELS}, {                       \
+    name "_backward", upsample, (kind) | U_BACKWARD | (n) * U_DIMS, ROW_CHANNELS \
+  }
 
 const tpu_row rows_upsample[] = {
-  ROWS("upsample_nearest1d", U_NEAREST, 1),
-  ROWS("upsample_nearest2d", U_NEAREST, 2),
-  ROWS("upsample_nearest3d", U_NEAREST, 3),
-  ROWS("_upsample_nearest_exact1d", U_EXACT, 1),
-  ROWS("_upsample_nearest_exact2d", U_EXACT, 2),
-  ROWS("_upsample_nearest_exact3d", U_EXACT, 3),
-  ROWS("upsample_linear1d", U_LINEAR, 1),
-  ROWS("upsample_bilinear2d", U_LINEAR, 2),
-  ROWS("upsample_trilinear3d", U_LINEAR, 3),
-  ROWS("upsample_bicubic2d", U_CUBIC, 2),
-  ROWS("_upsample_bilinear2d_aa", U_LINEAR_AA, 2),
-  ROWS("_upsample_bicubic2d_aa", U_CUBIC_AA, 2),
-  ROWS("_upsample_lanczos2d_aa", U_LANCZOS_AA, 2),
-  {0}};
+    ROWS("upsample_nearest1d", U_NEAREST, 1),        ROWS("upsample_nearest2d", U_NEAREST, 2),
+    ROWS("upsample_nearest3d", U_NEAREST, 3),        ROWS("_upsample_nearest_exact1d", U_EXACT, 1),
+    ROWS("_upsample_nearest_exact2d", U_EXACT, 2),   ROWS("_upsample_nearest_exact3d", U_EXACT, 3),
+    ROWS("upsample_linear1d", U_LINEAR, 1),          ROWS("upsample_bilinear2d", U_LINEAR, 2),
+    ROWS("upsample_trilinear3d", U_LINEAR, 3),       ROWS("upsample_bicubic2d", U_CUBIC, 2),
+    ROWS("_upsample_bilinear2d_aa", U_LINEAR_AA, 2), ROWS("_upsample_bicubic2d_aa", U_CUBIC_AA, 2),
+    ROWS("_upsample_lanczos2d_aa", U_LANCZOS_AA, 2), {0}};

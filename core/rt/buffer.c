@@ -11,8 +11,10 @@ static bool dense_bytes(tpu_dtype dt, const int64_t *dims, size_t rank, size_t *
   bool overflow = false, empty = false;
   for (size_t i = 0; i < rank; i++) {
     if (dims[i] < 0) return false;
-    if (dims[i] == 0) empty = true;
-    else overflow |= __builtin_mul_overflow(n, (size_t)dims[i], &n);
+    if (dims[i] == 0)
+      empty = true;
+    else
+      overflow |= __builtin_mul_overflow(n, (size_t)dims[i], &n);
   }
   *out = empty ? 0 : n;
   return empty || (!overflow && n <= INT64_MAX);

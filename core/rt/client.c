@@ -16,12 +16,9 @@ static const PJRT_Api *initialized; /* the table whose PLUGIN_INITIALIZE was cal
 /* How PJRT's words become ours. */
 static tpu_code code_of(int32_t pjrt) {
   switch (pjrt) {
-    case PJRT_RESOURCE_EXHAUSTED:
-      return TPU_OUT_OF_MEMORY;
-    case PJRT_UNIMPLEMENTED:
-      return TPU_NOT_IMPLEMENTED;
-    default:
-      return TPU_RUNTIME;
+  case PJRT_RESOURCE_EXHAUSTED: return TPU_OUT_OF_MEMORY;
+  case PJRT_UNIMPLEMENTED: return TPU_NOT_IMPLEMENTED;
+  default: return TPU_RUNTIME;
   }
 }
 
@@ -44,9 +41,8 @@ tpu_error *rt_take_error(const PJRT_Api *api, PJRT_Error *e) {
 
 tpu_error *rt_not_open(void) {
   if (atomic_load(&rt_forked)) {
-    return tpu_err(TPU_RUNTIME,
-                   "Cannot re-initialize the TPU runtime in forked subprocess. To use TPU with "
-                   "multiprocessing, you must use the 'spawn' start method");
+    return tpu_err(TPU_RUNTIME, "Cannot re-initialize the TPU runtime in forked subprocess. To use TPU with "
+                                "multiprocessing, you must use the 'spawn' start method");
   }
   return tpu_err(TPU_INTERNAL, "the TPU runtime is not open");
 }
@@ -244,8 +240,10 @@ tpu_error *rt_open(void) {
     static bool fork_handler; /* under the lock */
     if (!fork_handler) fork_handler = !pthread_atfork(NULL, NULL, in_forked_child);
     e = open_locked();
-    if (e) drop_all();
-    else atomic_store(&rt_live, true);
+    if (e)
+      drop_all();
+    else
+      atomic_store(&rt_live, true);
   }
   atomic_store(&opening, false);
   pthread_mutex_unlock(&open_lock);

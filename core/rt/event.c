@@ -30,8 +30,10 @@ static int64_t now_ns(void) {
 }
 
 static void keep_first(tpu_error **slot, tpu_error *e) {
-  if (*slot) tpu_error_free(e);
-  else *slot = e;
+  if (*slot)
+    tpu_error_free(e);
+  else
+    *slot = e;
 }
 
 tpu_error *rt_event_finish(PJRT_Event *e) {

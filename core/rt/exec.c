@@ -112,8 +112,10 @@ static void *compile_thread(void *arg) {
   pthread_cond_signal(&j->changed);
   pthread_mutex_unlock(&j->lock);
   if (!abandoned) return NULL; /* the caller has the job now */
-  if (exec && j->late) j->late(j->late_ctx, exec);
-  else rt_exec_free(exec);
+  if (exec && j->late)
+    j->late(j->late_ctx, exec);
+  else
+    rt_exec_free(exec);
   tpu_error_free(error);
   job_free(j);
   return NULL;

@@ -105,7 +105,9 @@ char *rt_make_fingerprint(const char *path, const PJRT_Api *api, const rt_info *
   text_printf(&t, ";api=0.%d;platform=%s;version=%s;%s", (int)api->minor, info->platform,
               info->platform_version, attributes);
   add_env(&t, "XLA_FLAGS");
-  if (info->is_cpu) add_cpu(&t);
-  else add_env(&t, "LIBTPU_INIT_ARGS");
+  if (info->is_cpu)
+    add_cpu(&t);
+  else
+    add_env(&t, "LIBTPU_INIT_ARGS");
   return t.p;
 }

@@ -76,8 +76,7 @@ tpu_error *rt_check_xla_flags(const PJRT_Api *api, const pjrt_named_value *optio
   if (!ended) kill(pid, SIGKILL); /* stuck: no verdict */
   close(fds[0]);
   int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
   tpu_error *e = NULL;
   if (ended && !(WIFEXITED(status) && WEXITSTATUS(status) == 0)) {
     e = tpu_err(TPU_RUNTIME,

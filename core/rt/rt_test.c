@@ -219,8 +219,10 @@ static void in_flight(void) {
     pthread_t t;
     CHECK(!pthread_create(&t, NULL, release_soon, NULL));
     CHECK_OK(rt_execute(nothing, 0, &a, 1, NULL, 0, NULL, 0)); /* waits for the oldest */
-    if (round) CHECK_ERR(rt_event_wait(e), "on fire");
-    else CHECK_OK(rt_event_wait(e));
+    if (round)
+      CHECK_ERR(rt_event_wait(e), "on fire");
+    else
+      CHECK_OK(rt_event_wait(e));
     if (round) CHECK_ERR(rt_sync(0), "on fire");
     CHECK_OK(rt_sync(0));
     pthread_join(t, NULL);

@@ -346,16 +346,13 @@ static bool write_whole(int fd, const void *from, size_t n) {
 
 static const char *reason(int code) {
   switch (code) {
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG:
-      return "compiled programs are not kept: the disk is full";
-    case EROFS:
-    case EACCES:
-    case EPERM:
-      return "compiled programs are not kept: the cache directory cannot be written";
-    default:
-      return "compiled programs are not kept: writing to the cache directory failed";
+  case ENOSPC:
+  case EDQUOT:
+  case EFBIG: return "compiled programs are not kept: the disk is full";
+  case EROFS:
+  case EACCES:
+  case EPERM: return "compiled programs are not kept: the cache directory cannot be written";
+  default: return "compiled programs are not kept: writing to the cache directory failed";
   }
 }
 
@@ -385,8 +382,10 @@ void cache_put(const void *key, size_t nkey, const void *payload, size_t n) {
   int code = errno;
   if (close(fd) && ok) ok = false, code = errno; /* network file systems say it here */
   if (ok && renameat(dir, temporary, dir, name)) ok = false, code = errno;
-  if (ok) account(dir, (int64_t)(sizeof h + nkey + n), name);
-  else complain(reason(code)), unlinkat(dir, temporary, 0);
+  if (ok)
+    account(dir, (int64_t)(sizeof h + nkey + n), name);
+  else
+    complain(reason(code)), unlinkat(dir, temporary, 0);
   close(dir);
 }
 

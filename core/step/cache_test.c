@@ -415,8 +415,10 @@ static void *use_cache(void *arg) {
     char value[16];
     int n = snprintf(value, sizeof value, "value %d", key);
     text t = {0};
-    if (cache_get(&key, sizeof key, &t)) CHECK(t.n == (size_t)n && !memcmp(t.p, value, t.n));
-    else cache_put(&key, sizeof key, value, (size_t)n);
+    if (cache_get(&key, sizeof key, &t))
+      CHECK(t.n == (size_t)n && !memcmp(t.p, value, t.n));
+    else
+      cache_put(&key, sizeof key, value, (size_t)n);
     text_free(&t);
   }
   return NULL;

@@ -6,23 +6,35 @@
 
 #include "value/layout.h"
 
-tpu_arg c_tensor(const tpu_tensor *t) { return (tpu_arg){.tag = t ? TPU_A_TENSOR : TPU_A_NONE, .n = 1, .u.t = t}; }
+tpu_arg c_tensor(const tpu_tensor *t) {
+  return (tpu_arg){.tag = t ? TPU_A_TENSOR : TPU_A_NONE, .n = 1, .u.t = t};
+}
 tpu_arg c_int(int64_t v) { return (tpu_arg){.tag = TPU_A_INT, .u.i = v}; }
 tpu_arg c_bool(bool v) { return (tpu_arg){.tag = TPU_A_BOOL, .u.i = v}; }
 tpu_arg c_none(void) { return (tpu_arg){.tag = TPU_A_NONE}; }
 
-static compose_tensor *add(composition *c, tpu_storage *s, bool owned, int dtype, int rank, const int64_t *sizes, const int64_t *strides) {
+static compose_tensor *add(composition *c, tpu_storage *s, bool owned, int dtype, int rank,
+                           const int64_t *sizes, const int64_t *strides) {
   compose_tensor *m = &c->made[c->nmade++];
   memcpy(m->sizes, sizes, (size_t)rank * sizeof *sizes);
   memcpy(m->strides, strides, (size_t)rank * sizeof *strides);
-  m->t = (tpu_tensor){.storage = s, .sizes = m->sizes, .strides = m->strides, .dtype = (int16_t)dtype,
-                      .device = (int16_t)c->call->device, .rank = (uint8_t)rank};
+  m->t = (tpu_tensor){.storage = s,
+                      .sizes = m->sizes,
+                      .strides = m->strides,
+                      .dtype = (int16_t)dtype,
+                      .device = (int16_t)c->call->device,
+                      .rank = (uint8_t)rank};
   m->owned = owned;
   return m;
 }
 
-tpu_error *c_run(composition *c, const char *name, int nargs, const tpu_arg *args, int nouts, const tpu_tensor **outs) {
-  tpu_call call = {.row = tpu_row_find(name), .nargs = nargs, .args = args, .device = c->call->device, .philox = c->call->philox};
+tpu_error *c_run(composition *c, const char *name, int nargs, const tpu_arg *args, int nouts,
+                 const tpu_tensor **outs) {
+  tpu_call call = {.row = tpu_row_find(name),
+                   .nargs = nargs,
+                   .args = args,
+                   .device = c->call->device,
+                   .philox = c->call->philox};
   if (!call.row) return tpu_err(TPU_INTERNAL, "no row %s", name);
   TRY(tpu_dispatch(&call));
   if (call.declined) return tpu_err(TPU_NOT_IMPLEMENTED, "%s: %s", name, call.declined);
@@ -34,7 +46,9 @@ tpu_error *c_run(composition *c, const char *name, int nargs, const tpu_arg *arg
     }
     outs[k] = r->storage ? &add(c, r->storage, true, r->dtype, r->rank, r->sizes, r->strides)->t : NULL;
   }
-  return call.nresults < nouts ? tpu_err(TPU_INTERNAL, "%s gave %d results, not %d", name, call.nresults, nouts) : NULL;
+  return call.nresults < nouts
+             ? tpu_err(TPU_INTERNAL, "%s gave %d results, not %d", name, call.nresults, nouts)
+             : NULL;
 }
 
 tpu_error *c_item(composition *c, const tpu_tensor *t, int64_t *out) {
@@ -46,7 +60,8 @@ tpu_error *c_item(composition *c, const tpu_tensor *t, int64_t *out) {
   return NULL;
 }
 
-const tpu_tensor *c_view(composition *c, const tpu_tensor *t, int rank, const int64_t *sizes, const int64_t *strides, int64_t offset) {
+const tpu_tensor *c_view(composition *c, const tpu_tensor *t, int rank, const int64_t *sizes,
+                         const int64_t *strides, int64_t offset) {
   compose_tensor *m = add(c, t->storage, false, t->dtype, rank, sizes, strides);
   m->t.offset = t->offset + offset;
   return &m->t;
@@ -119,8 +134,10 @@ tpu_error *compose_run(tpu_call *call, bool *plain) {
   tpu_error *e = call->row->compose(c);
   *plain = c->plain;
   if (!e && !call->declined && !c->plain) {
-    if (call->variant == TPU_FUNCTIONAL) hand_over(c, call);
-    else e = write_outs(c, call);
+    if (call->variant == TPU_FUNCTIONAL)
+      hand_over(c, call);
+    else
+      e = write_outs(c, call);
   }
   for (int i = 0; i < c->nmade; i++)
     if (c->made[i].owned) tpu_storage_free(c->made[i].t.storage);

@@ -1,6 +1,6 @@
-/* Compositions: ops that need a number from the device before the size of their result is known (nonzero, unique, masks among
- * indices ...), as host functions that run other rows. No lock is held; a composition runs on the calling thread. Temporaries belong to
- * the composition and go with it. */
+/* Compositions: ops that need a number from the device before the size of their result is known (nonzero,
+ * unique, masks among indices ...), as host functions that run other rows. No lock is held; a composition
+ * runs on the calling thread. Temporaries belong to the composition and go with it. */
 #ifndef TPU_STEP_COMPOSE_H
 #define TPU_STEP_COMPOSE_H
 
@@ -21,24 +21,27 @@ struct composition {
   int nmade;
   int result[16]; /* indices into made, in result order; -1: undefined */
   int nresults;
-  bool plain;     /* the row's own fn is to do it */
+  bool plain; /* the row's own fn is to do it */
 };
 
 /* *plain: nothing was done, the call is one for the row's fn. */
 tpu_error *compose_run(tpu_call *call, bool *plain);
 
 /* Runs a row (functional) on the device of the call; outs[k] are temporaries, k < nouts. */
-tpu_error *c_run(composition *c, const char *row, int nargs, const tpu_arg *args, int nouts, const tpu_tensor **outs);
+tpu_error *c_run(composition *c, const char *row, int nargs, const tpu_arg *args, int nouts,
+                 const tpu_tensor **outs);
 /* The value of a one-element integer or bool tensor; waits. */
 tpu_error *c_item(composition *c, const tpu_tensor *t, int64_t *out);
 /* A view of t (shares its storage). offset in elements, added to t's. */
-const tpu_tensor *c_view(composition *c, const tpu_tensor *t, int rank, const int64_t *sizes, const int64_t *strides, int64_t offset);
+const tpu_tensor *c_view(composition *c, const tpu_tensor *t, int rank, const int64_t *sizes,
+                         const int64_t *strides, int64_t offset);
 /* The next result: t's storage seen contiguously from its start as these sizes (a prefix of the capacity). */
 void c_return(composition *c, const tpu_tensor *t, int rank, const int64_t *sizes);
 void c_return_none(composition *c);
 tpu_error *c_decline(composition *c, const char *why); /* to the CPU fallback; before anything was returned */
 
-tpu_error *c_plain(composition *c); /* this call needs no composition: the row's fn does it; before anything was returned */
+tpu_error *c_plain(
+    composition *c); /* this call needs no composition: the row's fn does it; before anything was returned */
 
 /* Argument builders. */
 tpu_arg c_tensor(const tpu_tensor *t);

@@ -20,7 +20,9 @@ bool step_masks_off(void) { return masks_off; }
 void tpu_debug_disable_masks(bool off) { masks_off = off; }
 void tpu_set_matmul_precision(int p) { precision = p < 0 ? 0 : p > 2 ? 2 : p; }
 
-/* --- rows ------------------------------------------------------------------------------------------------------------------ */
+/* --- rows
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 int tpu_num_rows(void) {
   int n = 0;
   for (const tpu_row *const *t = tpu_row_tables; *t; t++)
@@ -46,7 +48,9 @@ const char *tpu_row_name(const tpu_row *r) { return r->name; }
 bool tpu_row_is_random(const tpu_row *r) { return r->flags & ROW_RANDOM; }
 bool tpu_row_is_internal(const tpu_row *r) { return r->flags & ROW_INTERNAL; }
 
-/* --- modes ------------------------------------------------------------------------------------------------------------------ */
+/* --- modes
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 static bool env_on(const char *name) {
   const char *s = getenv(name);
   return s && *s && strcmp(s, "0") != 0 && strcmp(s, "false") != 0;
@@ -86,12 +90,15 @@ tpu_error *tpu_flush(void) {
   return e;
 }
 
-/* --- dispatch ----------------------------------------------------------------------------------------------------------------- */
+/* --- dispatch
+ * -----------------------------------------------------------------------------------------------------------------
+ */
 enum { MAX_DEPTH = 4 }; /* a signal handler may dispatch while a call of its thread waits for a compile */
 static _Thread_local prep preps[MAX_DEPTH];
 static _Thread_local int depth;
 
-/* The op of the call. Where its lowering has no form for these generic dims, they are cut to exact ones and it is lowered again. */
+/* The op of the call. Where its lowering has no form for these generic dims, they are cut to exact ones and
+ * it is lowered again. */
 static tpu_error *find_op(prep *p, tpu_call *call, tpu_op **op) {
   tpu_error *e = op_get(p, op);
   if (!e || !p->nsyms || tpu_error_code(e) != TPU_NOT_IMPLEMENTED) return e;
@@ -129,7 +136,8 @@ static bool same_sizes(const tpu_tensor *t, const op_out *o) {
 static tpu_error *resize_outs(tpu_call *call, const tpu_op *op) {
   tpu_tensor *outs = (tpu_tensor *)call->outs; /* the glue refills them through the callback */
   for (uint32_t k = 0; k < op->nouts && (int)k < call->nouts; k++)
-    if (!same_sizes(&outs[k], &op->outs[k])) TRY(tpu_resize_out(&outs[k], op->outs[k].trank, op->outs[k].sizes));
+    if (!same_sizes(&outs[k], &op->outs[k]))
+      TRY(tpu_resize_out(&outs[k], op->outs[k].trank, op->outs[k].sizes));
   return NULL;
 }
 
@@ -142,7 +150,8 @@ tpu_error *tpu_dispatch(tpu_call *call) {
     tpu_error *e = compose_run(call, &plain);
     if (e || !plain) return e;
   }
-  if (depth == MAX_DEPTH) return tpu_err(TPU_RUNTIME, "aten::%s: too many nested calls from signal handlers", call->row->name);
+  if (depth == MAX_DEPTH)
+    return tpu_err(TPU_RUNTIME, "aten::%s: too many nested calls from signal handlers", call->row->name);
   prep *p = &preps[depth++];
   tpu_error *e = NULL;
   for (int tries = 0; tries < 2 && !e; tries++) {
@@ -151,13 +160,17 @@ tpu_error *tpu_dispatch(tpu_call *call) {
     e = dispatch_locked(p, call, &resize);
     core_unlock();
     if (!resize) break;
-    if (!e) e = tries ? tpu_err(TPU_INTERNAL, "aten::%s: out= still has the wrong sizes", call->row->name) : resize_outs(call, resize);
+    if (!e)
+      e = tries ? tpu_err(TPU_INTERNAL, "aten::%s: out= still has the wrong sizes", call->row->name)
+                : resize_outs(call, resize);
   }
   depth--;
   return e;
 }
 
-/* --- start, end --------------------------------------------------------------------------------------------------------------- */
+/* --- start, end
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 tpu_error *tpu_open(void) { return rt_open(); }
 bool tpu_is_open(void) { return rt_is_open(); }
 int tpu_device_count(void) { return rt_device_count(); }
@@ -167,7 +180,8 @@ tpu_error *tpu_device_check(int index) {
   if (index >= 0 && index < n) return NULL;
   if (n == 0) return tpu_err(TPU_RUNTIME, "No TPU device is available: %s", rt_find_plugin().why);
   return tpu_err(TPU_RUNTIME,
-                 "TPU error: invalid device ordinal %d: this process has %d (0 to %d); TORCH_TPU_NUM_DEVICES sets the number on a CPU "
+                 "TPU error: invalid device ordinal %d: this process has %d (0 to %d); TORCH_TPU_NUM_DEVICES "
+                 "sets the number on a CPU "
                  "plugin.",
                  index, n, n - 1);
 }
@@ -178,11 +192,17 @@ tpu_error *tpu_synchronize(int device) {
   tpu_error *e = trace_flush(device, "synchronize");
   core_unlock();
   tpu_error *e2 = rt_sync(device);
-  if (!e) e = e2; else tpu_error_free(e2);
+  if (!e)
+    e = e2;
+  else
+    tpu_error_free(e2);
   core_lock();
   e2 = step_checks(true);
   core_unlock();
-  if (!e) e = e2; else tpu_error_free(e2);
+  if (!e)
+    e = e2;
+  else
+    tpu_error_free(e2);
   return e;
 }
 
@@ -197,7 +217,9 @@ void tpu_clear_programs(void) {
 
 void tpu_shutdown(void) { atomic_store(&down, true); }
 
-/* --- streams, events ---------------------------------------------------------------------------------------------------------- */
+/* --- streams, events
+ * ----------------------------------------------------------------------------------------------------------
+ */
 struct tpu_event {
   rt_event *e;
 };
@@ -225,4 +247,6 @@ void tpu_event_free(tpu_event *e) {
 }
 
 void tpu_set_interrupt_hook(int (*hook)(void)) { rt_interrupt_hook = hook; }
-void tpu_add_plugin_candidate(const char *path, const char *why, bool is_cpu) { rt_add_candidate(path, why, is_cpu); }
+void tpu_add_plugin_candidate(const char *path, const char *why, bool is_cpu) {
+  rt_add_candidate(path, why, is_cpu);
+}

@@ -13,9 +13,7 @@ static map memo;
 static uint32_t op_ids;
 static B *scratch;
 
-int op_count(void) {
-  return (int)memo.n;
-}
+int op_count(void) { return (int)memo.n; }
 
 void op_clear_programs(void (*drop)(struct program *)) {
   size_t it = 0;

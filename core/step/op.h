@@ -1,5 +1,6 @@
-/* The memo: one `tpu_op` per signature, with all that a second equal call needs: result types, how operands are laid out, the program.
- * Ops live as long as the process (tpu_clear_programs drops their programs only). Guarded by the core lock. */
+/* The memo: one `tpu_op` per signature, with all that a second equal call needs: result types, how operands
+ * are laid out, the program. Ops live as long as the process (tpu_clear_programs drops their programs only).
+ * Guarded by the core lock. */
 #ifndef TPU_STEP_OP_H
 #define TPU_STEP_OP_H
 
@@ -9,13 +10,13 @@
 typedef enum use_kind { USE_STORE, USE_SCALAR, USE_SEED, USE_OFFSET, USE_SYM } use_kind;
 typedef struct op_use { /* one operand of the program, in parameter order */
   uint8_t kind;
-  bool donate;      /* the result out_alias may take this buffer over when nobody else holds it */
-  uint32_t index;   /* into prep.stores, scalars, syms */
+  bool donate;    /* the result out_alias may take this buffer over when nobody else holds it */
+  uint32_t index; /* into prep.stores, scalars, syms */
 } op_use;
 
 typedef struct op_arg {
-  uint8_t tag;      /* tpu_tag */
-  bool operand;     /* a number that is an operand: `scalar` */
+  uint8_t tag;  /* tpu_tag */
+  bool operand; /* a number that is an operand: `scalar` */
   uint32_t n, scalar;
   union {
     int64_t i;
@@ -29,7 +30,8 @@ typedef struct op_arg {
 } op_arg;
 
 typedef struct op_tensor {
-  bool defined, host, structure; /* structure: a number in tensor's clothes whose value is part of the signature */
+  bool defined, host,
+      structure; /* structure: a number in tensor's clothes whose value is part of the signature */
   int8_t dtype;
   uint8_t rank, flags;
   uint32_t store, scalar;
@@ -42,20 +44,20 @@ typedef struct op_store {
   bool empty;
   int8_t dtype;
   uint8_t rank;
-  vdim *d;      /* logical is meaningless where sym != 0; sym is the number in the signature */
+  vdim *d; /* logical is meaningless where sym != 0; sym is the number in the signature */
   int64_t nbytes;
 } op_store;
 
 typedef enum out_kind { OUT_NEW, OUT_STORE, OUT_NONE } out_kind;
 typedef struct op_out { /* one result of the program (none for OUT_NONE), in result order */
   uint8_t kind;
-  int8_t dtype;        /* of the value */
-  uint8_t rank;        /* of the value */
-  vdim *d;             /* of the value; sym: number in the signature, or SYM_GROWN */
-  uint32_t store;      /* OUT_STORE: which storage is rebound */
-  uint8_t trank;       /* OUT_NEW: the tensor */
+  int8_t dtype;   /* of the value */
+  uint8_t rank;   /* of the value */
+  vdim *d;        /* of the value; sym: number in the signature, or SYM_GROWN */
+  uint32_t store; /* OUT_STORE: which storage is rebound */
+  uint8_t trank;  /* OUT_NEW: the tensor */
   int64_t *sizes, *strides;
-  int8_t *size_dim;    /* OUT_NEW: where the value is generic: value dim of tensor dim i, else NULL */
+  int8_t *size_dim; /* OUT_NEW: where the value is generic: value dim of tensor dim i, else NULL */
   int64_t bytes;
 } op_out;
 #define SYM_GROWN 0x7fffffffu
@@ -82,19 +84,20 @@ typedef struct tpu_op {
   uint64_t rng_blocks; /* Philox counters that a call takes */
   bool reads_rng, has_check;
   int precision;
-  const char *declined; /* the core does not do this case */
-  bool needs_resize;    /* OUT: the out tensors do not have the result's sizes, which stand in outs */
+  const char *declined;    /* the core does not do this case */
+  bool needs_resize;       /* OUT: the out tensors do not have the result's sizes, which stand in outs */
   struct program *program; /* strict: the op alone; NULL until first run */
   tpu_code check_code[8];  /* of the op's checks */
   const char *check_text[8];
   uint32_t nchecks;
-  const struct tpu_op *self; /* = this: the owner list of its own checks */
+  const struct tpu_op *self;      /* = this: the owner list of its own checks */
   uint32_t last_serial, last_pos; /* scratch of the trace: where it stood last */
 } tpu_op;
 
 /* The op of a prepared call, made on a miss. Errors (bad arguments) are not kept. */
 tpu_error *op_get(const prep *p, tpu_op **out);
-/* Emits the op into b: `in[i]` is the Val of uses[i]; writes nreal results. Deterministic: what op_get saw is what this emits. */
+/* Emits the op into b: `in[i]` is the Val of uses[i]; writes nreal results. Deterministic: what op_get saw is
+ * what this emits. */
 void op_emit(const tpu_op *op, B *b, const Val *in, Val *outs);
 /* Type of operand i as a parameter; syms[k] = builder symbol of signature symbol k + 1. */
 void op_use_type(const tpu_op *op, uint32_t i, const int32_t *syms, tpu_dtype *dt, shape *s);

@@ -38,7 +38,8 @@ static void note(const char *name, int nops, double seconds, int64_t bytes, bool
     stats.cap = stats.cap ? stats.cap * 2 : 64;
     stats.list = tpu_xrealloc(stats.list, stats.cap * sizeof *stats.list);
   }
-  stats.list[stats.n++] = (program_stat){tpu_xstrdup(name), nops, seconds, now(CLOCK_REALTIME), bytes, loaded};
+  stats.list[stats.n++] =
+      (program_stat){tpu_xstrdup(name), nops, seconds, now(CLOCK_REALTIME), bytes, loaded};
   *(loaded ? &stats.loaded : &stats.compiled) += 1;
   *(loaded ? &stats.seconds_loading : &stats.seconds_compiling) += seconds;
 }
@@ -93,13 +94,15 @@ static void compile_late(void *ctx, rt_exec *e) {
   free(late);
 }
 
-static tpu_error *load_or_compile(const text *mlir, rt_exec **out, bool *loaded, int64_t *bytes, double *seconds) {
+static tpu_error *load_or_compile(const text *mlir, rt_exec **out, bool *loaded, int64_t *bytes,
+                                  double *seconds) {
   text key = {0};
   disk_key(mlir, &key);
   double start = now(CLOCK_MONOTONIC);
   *loaded = from_disk(&key, out, bytes);
   cache_lock *lock = *loaded ? NULL : cache_lock_key(key.p, key.n, 120000, rt_interrupt_hook);
-  if (!*loaded && lock) *loaded = from_disk(&key, out, bytes); /* another process compiled it while we waited */
+  if (!*loaded && lock)
+    *loaded = from_disk(&key, out, bytes); /* another process compiled it while we waited */
   tpu_error *e = NULL;
   if (!*loaded) {
     start = now(CLOCK_MONOTONIC);
@@ -171,7 +174,8 @@ void program_clear(void) {
   programs = (map){0};
 }
 
-/* --- statistics -------------------------------------------------------------------------------------------------------- */
+/* --- statistics
+ * -------------------------------------------------------------------------------------------------------- */
 void tpu_reset_compile_stats(void) {
   core_lock();
   for (size_t i = 0; i < stats.n; i++) free(stats.list[i].name);
@@ -184,14 +188,18 @@ char *tpu_compile_stats_json(void) {
   text t = {0};
   core_lock();
   text_printf(&t,
-              "{\"programs_compiled\": %lld, \"programs_loaded\": %lld, \"memory_hits\": %lld, \"seconds_compiling\": %.6f, "
+              "{\"programs_compiled\": %lld, \"programs_loaded\": %lld, \"memory_hits\": %lld, "
+              "\"seconds_compiling\": %.6f, "
               "\"seconds_loading\": %.6f, \"ops_memoised\": %d, \"programs\": [",
-              (long long)stats.compiled, (long long)stats.loaded, (long long)stats.hits, stats.seconds_compiling,
-              stats.seconds_loading, op_count());
+              (long long)stats.compiled, (long long)stats.loaded, (long long)stats.hits,
+              stats.seconds_compiling, stats.seconds_loading, op_count());
   for (size_t i = 0; i < stats.n; i++) {
     const program_stat *s = &stats.list[i];
-    text_printf(&t, "%s{\"name\": \"%s\", \"ops\": %d, \"seconds\": %.6f, \"bytes\": %lld, \"when\": %.3f, \"loaded\": %s}",
-                i ? ", " : "", s->name, s->nops, s->seconds, (long long)s->bytes, s->when, s->loaded ? "true" : "false");
+    text_printf(&t,
+                "%s{\"name\": \"%s\", \"ops\": %d, \"seconds\": %.6f, \"bytes\": %lld, \"when\": %.3f, "
+                "\"loaded\": %s}",
+                i ? ", " : "", s->name, s->nops, s->seconds, (long long)s->bytes, s->when,
+                s->loaded ? "true" : "false");
   }
   core_unlock();
   text_str(&t, "]}");

@@ -1,7 +1,9 @@
-/* Programs: from StableHLO text to a loaded executable, through the tiers memory -> host disk -> compile, and the statistics of that.
+/* Programs: from StableHLO text to a loaded executable, through the tiers memory -> host disk -> compile, and
+ * the statistics of that.
  *
- * The key of every tier is the program's own text (and, on disk, the plugin's fingerprint): whole bytes stored and compared, so a hit is
- * the same program by construction. What runs without text is the memo above (op -> program, step key -> program). Core lock held. */
+ * The key of every tier is the program's own text (and, on disk, the plugin's fingerprint): whole bytes
+ * stored and compared, so a hit is the same program by construction. What runs without text is the memo above
+ * (op -> program, step key -> program). Core lock held. */
 #ifndef TPU_STEP_PROGRAM_H
 #define TPU_STEP_PROGRAM_H
 
@@ -13,8 +15,8 @@ typedef struct program {
   int nouts;
 } program;
 
-/* Drops the core lock while it reads, compiles or waits (Ctrl-C: TPU_INTERRUPTED); what the caller needs afterwards it must have pinned.
- * `name` says what it is ("aten::add.Tensor", "step of 37 ops"). */
+/* Drops the core lock while it reads, compiles or waits (Ctrl-C: TPU_INTERRUPTED); what the caller needs
+ * afterwards it must have pinned. `name` says what it is ("aten::add.Tensor", "step of 37 ops"). */
 tpu_error *program_get(const text *mlir, const char *name, int nops, program **out);
 void program_count_hit(void); /* a memo hit: a launch that needed no text */
 void program_clear(void);     /* the memory tier */

@@ -12,16 +12,20 @@ static void json_string(text *t, const char *s) {
   text_str(t, "\"");
   for (; s && *s; s++) {
     if (*s == '"' || *s == '\\') text_str(t, "\\");
-    if (*s == '\n') text_str(t, "\\n");
-    else if ((unsigned char)*s >= 32) text_add(t, s, 1);
+    if (*s == '\n')
+      text_str(t, "\\n");
+    else if ((unsigned char)*s >= 32)
+      text_add(t, s, 1);
   }
   text_str(t, "\"");
 }
 
 static void field(text *t, const char *name, const char *value) {
   text_printf(t, ", \"%s\": ", name);
-  if (value) json_string(t, value);
-  else text_str(t, "null");
+  if (value)
+    json_string(t, value);
+  else
+    text_str(t, "null");
 }
 
 char *tpu_info_json(void) {

@@ -9,7 +9,8 @@
 #include "step/step.h"
 #include "value/memory.h"
 
-/* --- numbers as buffers: a direct-mapped cache, since the same few numbers come again and again --------------------- */
+/* --- numbers as buffers: a direct-mapped cache, since the same few numbers come again and again
+ * --------------------- */
 enum { SCALAR_SLOTS = 4096 };
 typedef struct scalar_slot {
   PJRT_Buffer *buf;
@@ -45,7 +46,8 @@ void scalar_sweep(void) {
   while (npushed) rt_buffer_free(pushed_out[--npushed]);
 }
 
-/* --- deferred checks ---------------------------------------------------------------------------------------------------- */
+/* --- deferred checks
+ * ---------------------------------------------------------------------------------------------------- */
 enum { MAX_CHECKS = 256 };
 typedef struct pending_check {
   PJRT_Buffer *buf;
@@ -65,7 +67,8 @@ static tpu_error *check_read(pending_check *c) {
   uint32_t k = (uint32_t)failed - 1;
   for (uint32_t i = 0; i < c->owner.n; i++) {
     const tpu_op *op = c->owner.ops[i];
-    if (k < op->nchecks) return tpu_err(op->check_code[k], "%s (in aten::%s)", op->check_text[k], op->row->name);
+    if (k < op->nchecks)
+      return tpu_err(op->check_code[k], "%s (in aten::%s)", op->check_text[k], op->row->name);
     k -= op->nchecks;
   }
   return tpu_err(TPU_INTERNAL, "check %d of a program without such a check", failed);
@@ -87,11 +90,18 @@ tpu_error *checks_add(PJRT_Buffer *b, int device, check_owner owner) {
   return e;
 }
 
-/* --- results -------------------------------------------------------------------------------------------------------------- */
-/* The symbol of a grown axis: same operands' symbols and steps -> same symbol, so that caches that grow together stay equal. */
+/* --- results
+ * --------------------------------------------------------------------------------------------------------------
+ */
+/* The symbol of a grown axis: same operands' symbols and steps -> same symbol, so that caches that grow
+ * together stay equal. */
 static uint32_t grown_symbol(const prep *p) {
   static map known;
-  struct { uint32_t a; uint32_t pad; int64_t by; } key = {0, 0, 0};
+  struct {
+    uint32_t a;
+    uint32_t pad;
+    int64_t by;
+  } key = {0, 0, 0};
   const tpu_value *v = p->stores[0].v;
   const prep_tensor *second = p->ntensors > 1 ? &p->tensors[1] : NULL;
   if (p->nsyms == 1 && v && second && second->t) {
@@ -111,8 +121,10 @@ tpu_value *op_new_value(const tpu_op *op, uint32_t k, const prep *p) {
   for (int i = 0; i < o->rank; i++) {
     uint32_t s = o->d[i].sym;
     if (!s) continue;
-    if (s == SYM_GROWN) v->d[i] = (vdim){o->d[i].n, p->grown, grown_symbol(p)};
-    else v->d[i] = (vdim){o->d[i].n, p->syms[s - 1].logical, p->syms[s - 1].sym};
+    if (s == SYM_GROWN)
+      v->d[i] = (vdim){o->d[i].n, p->grown, grown_symbol(p)};
+    else
+      v->d[i] = (vdim){o->d[i].n, p->syms[s - 1].logical, p->syms[s - 1].sym};
   }
   return v;
 }
@@ -164,7 +176,9 @@ tpu_error *op_bind(const tpu_op *op, const prep *p, tpu_call *call, tpu_value **
     size_t bytes = dt_bytes((tpu_dtype)o->dtype);
     for (int i = 0; i < o->trank; i++) bytes *= (size_t)r->sizes[i];
     r->storage = storage_create(op->device, bytes);
-    if (!r->storage) return tpu_err(TPU_OUT_OF_MEMORY, "TPU out of memory. Tried to allocate %zu bytes of address space.", bytes);
+    if (!r->storage)
+      return tpu_err(TPU_OUT_OF_MEMORY, "TPU out of memory. Tried to allocate %zu bytes of address space.",
+                     bytes);
     r->storage->value = vals[k];
   }
   call->nresults = (int)op->nresults;
@@ -180,7 +194,9 @@ tpu_error *op_draw(const tpu_op *op, tpu_call *call, tpu_philox *out) {
   return NULL;
 }
 
-/* --- strict ----------------------------------------------------------------------------------------------------------------- */
+/* --- strict
+ * -----------------------------------------------------------------------------------------------------------------
+ */
 static tpu_error *op_text(const tpu_op *op, text *out) {
   static B *b;
   if (!b) b = b_create();
@@ -201,7 +217,8 @@ static tpu_error *op_text(const tpu_op *op, text *out) {
     if (!op->uses[i].donate) continue;
     for (uint32_t k = 0, r = 0; k < op->nouts; k++) {
       if (op->outs[k].kind == OUT_NONE) continue;
-      if (op->outs[k].kind == OUT_STORE && op->outs[k].store == op->uses[i].index) b_param_alias(b, in[i], (int)r);
+      if (op->outs[k].kind == OUT_STORE && op->outs[k].store == op->uses[i].index)
+        b_param_alias(b, in[i], (int)r);
       r++;
     }
   }
@@ -258,20 +275,20 @@ static tpu_error *op_operands(const tpu_op *op, prep *p, const tpu_philox *rng, 
     const op_use *u = &op->uses[i];
     PJRT_Buffer **a = &lr.args[i];
     switch ((use_kind)u->kind) {
-      case USE_STORE: {
-        tpu_value *v = p->stores[u->index].v;
-        *a = v->cell->buf;
-        if (u->donate && (v->refs != 1 || v->cell->refs != 1)) lr.keep[(*nkeep)++] = i;
-        break;
-      }
-      case USE_SCALAR: {
-        const prep_scalar *s = &p->scalars[u->index];
-        TRY(scalar_buffer(op->device, (tpu_dtype)s->dtype, s->lo, s->hi, a));
-        break;
-      }
-      case USE_SEED: TRY(scalar_buffer(op->device, DT_U64, rng->seed, 0, a)); break;
-      case USE_OFFSET: TRY(scalar_buffer(op->device, DT_U64, rng->offset, 0, a)); break;
-      case USE_SYM: TRY(scalar_buffer(op->device, DT_I32, (uint64_t)p->syms[u->index].logical, 0, a)); break;
+    case USE_STORE: {
+      tpu_value *v = p->stores[u->index].v;
+      *a = v->cell->buf;
+      if (u->donate && (v->refs != 1 || v->cell->refs != 1)) lr.keep[(*nkeep)++] = i;
+      break;
+    }
+    case USE_SCALAR: {
+      const prep_scalar *s = &p->scalars[u->index];
+      TRY(scalar_buffer(op->device, (tpu_dtype)s->dtype, s->lo, s->hi, a));
+      break;
+    }
+    case USE_SEED: TRY(scalar_buffer(op->device, DT_U64, rng->seed, 0, a)); break;
+    case USE_OFFSET: TRY(scalar_buffer(op->device, DT_U64, rng->offset, 0, a)); break;
+    case USE_SYM: TRY(scalar_buffer(op->device, DT_I32, (uint64_t)p->syms[u->index].logical, 0, a)); break;
     }
   }
   return NULL;
@@ -324,7 +341,8 @@ tpu_error *op_run(tpu_op *op, prep *p, tpu_call *call, bool wait) {
     return e;
   }
   if (hit) program_count_hit();
-  tpu_value *stack[MAX_STACK], **vals = op->nouts <= MAX_STACK ? stack : tpu_xmalloc(op->nouts * sizeof *vals);
+  tpu_value *stack[MAX_STACK],
+      **vals = op->nouts <= MAX_STACK ? stack : tpu_xmalloc(op->nouts * sizeof *vals);
   for (uint32_t k = 0; k < op->nouts; k++) {
     vals[k] = NULL;
     if (op->outs[k].kind == OUT_NONE) continue;
@@ -333,7 +351,10 @@ tpu_error *op_run(tpu_op *op, prep *p, tpu_call *call, bool wait) {
   }
   if (op->has_check) e = checks_add(lr.outs[r], op->device, (check_owner){&op->self, 1});
   tpu_error *e2 = op_bind(op, p, call, vals);
-  if (!e) e = e2; else tpu_error_free(e2);
+  if (!e)
+    e = e2;
+  else
+    tpu_error_free(e2);
   if (!e && wait) e = op_wait(vals, op);
   if (vals != stack) free(vals);
   return e;

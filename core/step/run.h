@@ -1,11 +1,13 @@
-/* Launching: operands to buffers, results to values, checks, and the strict and debug modes. Core lock held throughout. */
+/* Launching: operands to buffers, results to values, checks, and the strict and debug modes. Core lock held
+ * throughout. */
 #ifndef TPU_STEP_RUN_H
 #define TPU_STEP_RUN_H
 
 #include "step/op.h"
 #include "step/program.h"
 
-typedef struct check_owner { /* whose checks an s32 check result holds: ops in order, kept by the caller for ever */
+typedef struct check_owner { /* whose checks an s32 check result holds: ops in order, kept by the caller for
+                                ever */
   const tpu_op *const *ops;
   uint32_t n;
 } check_owner;
@@ -16,8 +18,8 @@ tpu_error *scalar_buffer(int device, tpu_dtype dt, uint64_t lo, uint64_t hi, PJR
 void scalar_sweep(void);
 /* A new value for result k of an op in this call, pending. */
 tpu_value *op_new_value(const tpu_op *op, uint32_t k, const prep *p);
-/* Binds the values of results (vals[k] for every out but OUT_NONE; references are taken over) to new and written storages, and fills
- * call->results. */
+/* Binds the values of results (vals[k] for every out but OUT_NONE; references are taken over) to new and
+ * written storages, and fills call->results. */
 tpu_error *op_bind(const tpu_op *op, const prep *p, tpu_call *call, tpu_value **vals);
 /* The op alone, now. */
 tpu_error *op_run(tpu_op *op, prep *p, tpu_call *call, bool wait);

@@ -1,5 +1,5 @@
-/* The step room: memo of calls, programs, launches, the fused trace. What value/ and call/ may ask of it. Core lock held for all
- * but step_is_shut_down and step_resize_value. */
+/* The step room: memo of calls, programs, launches, the fused trace. What value/ and call/ may ask of it.
+ * Core lock held for all but step_is_shut_down and step_resize_value. */
 #ifndef TPU_STEP_STEP_H
 #define TPU_STEP_STEP_H
 
@@ -7,9 +7,10 @@
 #include "value/storage.h"
 
 bool step_is_shut_down(void);
-int step_precision(void); /* of dots: part of signatures */
+int step_precision(void);  /* of dots: part of signatures */
 bool step_masks_off(void); /* test switch: part of signatures */
-/* Makes the storage's value real (flushes the trace that makes it). The error of a poisoned value. May drop and retake the lock. */
+/* Makes the storage's value real (flushes the trace that makes it). The error of a poisoned value. May drop
+ * and retake the lock. */
 tpu_error *step_materialize(tpu_value *v);
 /* The storage's value with its padding cut off. */
 tpu_error *step_cut_exact(tpu_storage *s);
@@ -17,7 +18,8 @@ tpu_error *step_cut_exact(tpu_storage *s);
 tpu_error *step_retype(tpu_storage *s, tpu_dtype dt);
 /* The value of a storage that changes its size: common prefix kept, rest zero. Takes the lock itself. */
 tpu_error *step_resize_value(tpu_storage *s, size_t nbytes);
-/* Runs checks (index ranges and the like) of launches so far; waits when asked. The first failure is returned once. */
+/* Runs checks (index ranges and the like) of launches so far; waits when asked. The first failure is returned
+ * once. */
 tpu_error *step_checks(bool wait);
 
 #endif

@@ -16,12 +16,12 @@ enum { CODE_SLOT = 0u << 30, CODE_EXT = 1u << 30, CODE_SCALAR = 2u << 30, CODE_M
 typedef struct trace {
   uint32_t serial;
   bool flushing;
-  tpu_op **ops;       /* recorded calls */
-  tpu_value **vals;   /* results, nreal an op, in order; a reference each */
-  tpu_value **exts;   /* operands from outside; a reference each */
+  tpu_op **ops;     /* recorded calls */
+  tpu_value **vals; /* results, nreal an op, in order; a reference each */
+  tpu_value **exts; /* operands from outside; a reference each */
   prep_scalar *scalars;
   uint32_t nops, nvals, nexts, nscalars, cap_ops, cap_vals, cap_exts, cap_scalars;
-  text key;           /* op ids and operand codes, as recorded */
+  text key;               /* op ids and operand codes, as recorded */
   uint32_t period, match; /* the last `match` ops equal the ones `period` before them */
   bool checks;
 } trace;
@@ -53,13 +53,13 @@ static struct {
   const char *last;
 } stat;
 
-#define PUSH(arr, n, cap, v)                                   \
-  do {                                                         \
-    if ((n) == (cap)) {                                        \
-      (cap) = (cap) ? (cap) * 2 : 64;                          \
-      (arr) = tpu_xrealloc((arr), (cap) * sizeof *(arr));      \
-    }                                                          \
-    (arr)[(n)++] = (v);                                        \
+#define PUSH(arr, n, cap, v)                              \
+  do {                                                    \
+    if ((n) == (cap)) {                                   \
+      (cap) = (cap) ? (cap) * 2 : 64;                     \
+      (arr) = tpu_xrealloc((arr), (cap) * sizeof *(arr)); \
+    }                                                     \
+    (arr)[(n)++] = (v);                                   \
   } while (0)
 
 static trace *trace_of(int device) {
@@ -109,15 +109,15 @@ static tpu_error *record_operands(trace *t, const tpu_op *op, prep *p, const tpu
   for (uint32_t i = 0; i < op->nuses; i++) {
     const op_use *u = &op->uses[i];
     switch ((use_kind)u->kind) {
-      case USE_STORE: TRY(record_value(t, p->stores[u->index].v)); break;
-      case USE_SCALAR: {
-        const prep_scalar *s = &p->scalars[u->index];
-        record_scalar(t, (tpu_dtype)s->dtype, s->lo, s->hi);
-        break;
-      }
-      case USE_SEED: record_scalar(t, DT_U64, rng->seed, 0); break;
-      case USE_OFFSET: record_scalar(t, DT_U64, rng->offset, 0); break;
-      case USE_SYM: record_scalar(t, DT_I32, (uint64_t)p->syms[u->index].logical, 0); break;
+    case USE_STORE: TRY(record_value(t, p->stores[u->index].v)); break;
+    case USE_SCALAR: {
+      const prep_scalar *s = &p->scalars[u->index];
+      record_scalar(t, (tpu_dtype)s->dtype, s->lo, s->hi);
+      break;
+    }
+    case USE_SEED: record_scalar(t, DT_U64, rng->seed, 0); break;
+    case USE_OFFSET: record_scalar(t, DT_U64, rng->offset, 0); break;
+    case USE_SYM: record_scalar(t, DT_I32, (uint64_t)p->syms[u->index].logical, 0); break;
     }
   }
   return NULL;
@@ -134,7 +134,9 @@ static tpu_error *record_ready(trace *t, const tpu_op *op, prep *p) {
   return NULL;
 }
 
-/* --- cuts --------------------------------------------------------------------------------------------------------------- */
+/* --- cuts
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 static bool in_period(trace *t, int device) {
   uint32_t i = t->nops - 1;
   if (!periodic[device].n) return false;
@@ -150,8 +152,10 @@ static bool repeats(trace *t, int device) {
   uint32_t gap = op->last_serial == t->serial ? i - op->last_pos : 0;
   op->last_serial = t->serial;
   op->last_pos = i;
-  if (t->period && i >= t->period && t->ops[i - t->period] == op) t->match++;
-  else t->period = gap, t->match = gap ? 1 : 0;
+  if (t->period && i >= t->period && t->ops[i - t->period] == op)
+    t->match++;
+  else
+    t->period = gap, t->match = gap ? 1 : 0;
   if (!t->period) return false;
   uint32_t chunk = (TRACE_MIN + t->period - 1) / t->period * t->period;
   if (t->match < chunk) return false;
@@ -201,7 +205,9 @@ tpu_error *trace_record(tpu_op *op, prep *p, tpu_call *call) {
   return e ? e : cut(t, op->device);
 }
 
-/* --- steps --------------------------------------------------------------------------------------------------------------- */
+/* --- steps
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 /* Appends what else decides the program: which results leave and which operands may be taken over. */
 static void close_key(trace *t) {
   for (uint32_t i = 0; i < t->nvals; i++) text_add(&t->key, t->vals[i]->refs > 1 ? "L" : "-", 1);
@@ -236,14 +242,16 @@ typedef struct step_build {
   int32_t *ext_sym; /* builder symbol by the sym operand that an ext needs; generic traces only */
 } step_build;
 
-/* Parameters: outside values, then numbers, in order. Symbols of generic outside values are parameters of their own: the USE_SYM operand of
- * the first op that reads the value comes before it in the op's uses, so its scalar is known when the value is declared. */
+/* Parameters: outside values, then numbers, in order. Symbols of generic outside values are parameters of
+ * their own: the USE_SYM operand of the first op that reads the value comes before it in the op's uses, so
+ * its scalar is known when the value is declared. */
 static void declare(step_build *sb) {
   trace *t = sb->t;
   shape none = shape_of(0, NULL);
   bool generic = generic_trace(t);
   if (generic) /* numbers first: sizes must exist before the values that have them */
-    for (uint32_t i = 0; i < t->nscalars; i++) sb->scalar[i] = b_param(sb->b, (tpu_dtype)t->scalars[i].dtype, &none);
+    for (uint32_t i = 0; i < t->nscalars; i++)
+      sb->scalar[i] = b_param(sb->b, (tpu_dtype)t->scalars[i].dtype, &none);
   const char *p = t->key.p;
   int32_t syms[64];
   for (uint32_t o = 0; generic && o < t->nops; o++) {
@@ -252,7 +260,8 @@ static void declare(step_build *sb) {
     p = next_code(p, &code);
     for (uint32_t i = 0; i < op->nuses; i++) {
       p = next_code(p, &code);
-      if (op->uses[i].kind == USE_SYM && op->uses[i].index < 64) syms[op->uses[i].index] = b_symbol(sb->b, sb->scalar[code & ~CODE_MASK]);
+      if (op->uses[i].kind == USE_SYM && op->uses[i].index < 64)
+        syms[op->uses[i].index] = b_symbol(sb->b, sb->scalar[code & ~CODE_MASK]);
       if ((code & CODE_MASK) != CODE_EXT || sb->ext[code & ~CODE_MASK] != BAD) continue;
       tpu_dtype dt;
       shape s;
@@ -279,7 +288,9 @@ static void emit_ops(step_build *sb) {
     for (uint32_t i = 0; i < op->nuses; i++) {
       p = next_code(p, &code);
       uint32_t k = code & ~CODE_MASK;
-      in[i] = (code & CODE_MASK) == CODE_SLOT ? sb->slot[k] : (code & CODE_MASK) == CODE_EXT ? sb->ext[k] : sb->scalar[k];
+      in[i] = (code & CODE_MASK) == CODE_SLOT  ? sb->slot[k]
+              : (code & CODE_MASK) == CODE_EXT ? sb->ext[k]
+                                               : sb->scalar[k];
     }
     op_emit(op, sb->b, in, sb->slot + slot);
     slot += op->nreal;
@@ -376,7 +387,8 @@ static tpu_error *step_get(trace *t, step **out) {
 
 static tpu_error *step_launch(trace *t, const step *st, int device) {
   uint32_t nargs = t->nexts + t->nscalars, nouts = st->nlive + st->has_check;
-  PJRT_Buffer **args = tpu_xmalloc((nargs + 1) * sizeof *args), **outs = tpu_xmalloc((nouts + 1) * sizeof *outs);
+  PJRT_Buffer **args = tpu_xmalloc((nargs + 1) * sizeof *args),
+              **outs = tpu_xmalloc((nouts + 1) * sizeof *outs);
   bool generic = generic_trace(t);
   uint32_t ext0 = generic ? t->nscalars : 0, sc0 = generic ? 0 : t->nexts;
   tpu_error *e = memory_reserve(device, st->live_bytes);
@@ -404,7 +416,8 @@ static bool anything_leaves(const trace *t) {
   return false;
 }
 
-/* Ctrl-C during the compile loses nothing: the trace stands as it was, unless another thread has begun a new one. */
+/* Ctrl-C during the compile loses nothing: the trace stands as it was, unless another thread has begun a new
+ * one. */
 static bool put_back(trace *t, int device, size_t key_length) {
   if (traces[device] && traces[device]->nops) return false;
   if (traces[device]) trace_free(traces[device]);
@@ -444,7 +457,10 @@ tpu_error *trace_flush(int device, const char *why) {
   tpu_error *e = NULL;
   for (int d = 0; d < TPU_MAX_DEVICES; d++) {
     tpu_error *e2 = flush_one(d, why);
-    if (!e) e = e2; else tpu_error_free(e2);
+    if (!e)
+      e = e2;
+    else
+      tpu_error_free(e2);
   }
   return e;
 }
@@ -475,10 +491,11 @@ char *tpu_trace_json(void) {
   uint32_t pending = 0;
   for (int d = 0; d < TPU_MAX_DEVICES; d++) pending += traces[d] ? traces[d]->nops : 0;
   text_printf(&j,
-              "{\"pending_ops\": %u, \"flushes\": %lld, \"ops\": %lld, \"by_need\": %lld, \"by_size\": %lld, \"by_repeat\": %lld, "
+              "{\"pending_ops\": %u, \"flushes\": %lld, \"ops\": %lld, \"by_need\": %lld, \"by_size\": %lld, "
+              "\"by_repeat\": %lld, "
               "\"last\": \"%s\"}",
-              pending, (long long)stat.flushes, (long long)stat.ops, (long long)stat.by_need, (long long)stat.by_size,
-              (long long)stat.by_repeat, stat.last ? stat.last : "");
+              pending, (long long)stat.flushes, (long long)stat.ops, (long long)stat.by_need,
+              (long long)stat.by_size, (long long)stat.by_repeat, stat.last ? stat.last : "");
   core_unlock();
   return j.p;
 }

@@ -1,9 +1,9 @@
 /* The fused trace: calls recorded, launched as one step. One trace a device; core lock held throughout.
  *
- * Cuts. A step ends when a value is needed, when it holds TRACE_MAX ops, or when its sequence of ops repeats: once a sequence of at
- * least TRACE_MIN ops has been seen twice in a row the step is cut there, and from then on after every further copy of it, until an op
- * differs. So thirty equal layers are a handful of programs, and a loop that never reads runs in bounded memory. The cuts depend on
- * the ops only. */
+ * Cuts. A step ends when a value is needed, when it holds TRACE_MAX ops, or when its sequence of ops repeats:
+ * once a sequence of at least TRACE_MIN ops has been seen twice in a row the step is cut there, and from then
+ * on after every further copy of it, until an op differs. So thirty equal layers are a handful of programs,
+ * and a loop that never reads runs in bounded memory. The cuts depend on the ops only. */
 #ifndef TPU_STEP_TRACE_H
 #define TPU_STEP_TRACE_H
 

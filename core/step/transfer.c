@@ -1,5 +1,6 @@
-/* Host transfers, copies between devices, and the bookkeeping of storages that needs a device: retyping, cutting to exact, resizing.
- * Views are read and written on the host where the data passes through it anyway, so that none of them compiles a program. */
+/* Host transfers, copies between devices, and the bookkeeping of storages that needs a device: retyping,
+ * cutting to exact, resizing. Views are read and written on the host where the data passes through it anyway,
+ * so that none of them compiles a program. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +12,8 @@
 tpu_error *step_materialize(tpu_value *v) { return v->state == V_CELL ? NULL : trace_need(v); }
 
 /* A new value of host data; dims and byte strides (NULL: dense) in the value's order. */
-static tpu_error *value_of_host(const void *data, tpu_dtype dt, int rank, const int64_t *dims, const int64_t *byte_strides, int device,
-                                tpu_value **out) {
+static tpu_error *value_of_host(const void *data, tpu_dtype dt, int rank, const int64_t *dims,
+                                const int64_t *byte_strides, int device, tpu_value **out) {
   vdim d[IR_MAX_RANK];
   for (int i = 0; i < rank; i++) d[i] = vdim_static(dims[i]);
   int64_t bytes = dims_bytes(dt, rank, d);
@@ -24,7 +25,8 @@ static tpu_error *value_of_host(const void *data, tpu_dtype dt, int rank, const 
   return NULL;
 }
 
-/* The value's bytes on the host: the buffer's own memory on a CPU plugin (*owned NULL), else a copy to free. */
+/* The value's bytes on the host: the buffer's own memory on a CPU plugin (*owned NULL), else a copy to free.
+ */
 static tpu_error *host_bytes(tpu_value *v, const void **p, void **owned) {
   TRY(step_materialize(v));
   *owned = NULL;
@@ -38,7 +40,8 @@ static tpu_error *host_bytes(tpu_value *v, const void **p, void **owned) {
 }
 
 /* dst (dense) <- elements of the view, innermost dims by memcpy where they are dense. */
-static void gather_bytes(char *dst, const char *src, int rank, const int64_t *sizes, const int64_t *strides, size_t item) {
+static void gather_bytes(char *dst, const char *src, int rank, const int64_t *sizes, const int64_t *strides,
+                         size_t item) {
   int64_t idx[TPU_MAX_RANK] = {0}, run = 1, numel = 1;
   int inner = rank;
   while (inner > 0 && (sizes[inner - 1] == 1 || strides[inner - 1] == run)) run *= sizes[--inner];
@@ -63,8 +66,10 @@ static void resolve_bits(void *p, tpu_dtype dt, int64_t n, int flags) {
   for (int64_t i = 0; i < n * step; i++) {
     bool flip = neg != (conj && step == 2 && (i & 1));
     if (!flip) continue;
-    if (part == DT_F32) ((float *)p)[i] = -((float *)p)[i];
-    else if (part == DT_F64) ((double *)p)[i] = -((double *)p)[i];
+    if (part == DT_F32)
+      ((float *)p)[i] = -((float *)p)[i];
+    else if (part == DT_F64)
+      ((double *)p)[i] = -((double *)p)[i];
   }
 }
 
@@ -83,7 +88,8 @@ static tpu_error *download_locked(const tpu_tensor *t, void *dst) {
   }
   TRY(step_materialize(t->storage->value));
   TRY(step_checks(true));
-  if (value_is_generic(t->storage->value) && !generic_prefix(t->storage->value, t)) TRY(step_cut_exact(t->storage));
+  if (value_is_generic(t->storage->value) && !generic_prefix(t->storage->value, t))
+    TRY(step_cut_exact(t->storage));
   tpu_value *v = t->storage->value;
   const void *p;
   void *owned;
@@ -107,7 +113,8 @@ static tpu_error *download_locked(const tpu_tensor *t, void *dst) {
 
 tpu_error *tpu_download(const tpu_tensor *t, void *dst) {
   if (!rt_is_open()) TRY(tpu_open());
-  if (tpu_dtype_from_torch(t->dtype) == DT_NONE) return tpu_err(TPU_NOT_IMPLEMENTED, "a tpu tensor of a dtype that XLA does not have");
+  if (tpu_dtype_from_torch(t->dtype) == DT_NONE)
+    return tpu_err(TPU_NOT_IMPLEMENTED, "a tpu tensor of a dtype that XLA does not have");
   core_lock();
   tpu_error *e = download_locked(t, dst);
   core_unlock();
@@ -116,12 +123,13 @@ tpu_error *tpu_download(const tpu_tensor *t, void *dst) {
 
 static bool covers_storage(const tpu_tensor *t, tpu_dtype dt, int *order) {
   return t->offset == 0 && view_memory_order(t->rank, t->sizes, t->strides, order) &&
-         (size_t)view_numel(t->rank, t->sizes) * dt_bytes(dt) == t->storage->nbytes && !view_overlaps(t->rank, t->sizes, t->strides);
+         (size_t)view_numel(t->rank, t->sizes) * dt_bytes(dt) == t->storage->nbytes &&
+         !view_overlaps(t->rank, t->sizes, t->strides);
 }
 
 /* A storage of its own, dense, holding host data of any strides. */
-static tpu_error *temp_of_host(const void *src, tpu_dtype dt, const tpu_tensor *like, const int64_t *src_strides, tpu_tensor *out,
-                               int64_t *strides) {
+static tpu_error *temp_of_host(const void *src, tpu_dtype dt, const tpu_tensor *like,
+                               const int64_t *src_strides, tpu_tensor *out, int64_t *strides) {
   int64_t bs[TPU_MAX_RANK], s = 1;
   for (int i = like->rank - 1; i >= 0; i--) {
     strides[i] = s;
@@ -144,7 +152,8 @@ tpu_error *tpu_upload(const void *src, int src_dtype, const int64_t *src_strides
   if (!rt_is_open()) TRY(tpu_open());
   tpu_dtype from = tpu_dtype_from_torch(src_dtype), to = tpu_dtype_from_torch(dst->dtype);
   if (from == DT_NONE || to == DT_NONE || dst->rank > TPU_MAX_RANK)
-    return tpu_err(TPU_NOT_IMPLEMENTED, "copying a tensor of this dtype or rank to a tpu device; convert it on the CPU first");
+    return tpu_err(TPU_NOT_IMPLEMENTED,
+                   "copying a tensor of this dtype or rank to a tpu device; convert it on the CPU first");
   int order[TPU_MAX_RANK];
   if (from == to && !(dst->flags & (TPU_T_CONJ | TPU_T_NEG)) && covers_storage(dst, to, order)) {
     int64_t dims[TPU_MAX_RANK], bs[TPU_MAX_RANK];
@@ -171,7 +180,13 @@ static tpu_error *copy_row(const tpu_tensor *src, const tpu_tensor *dst) {
   static const tpu_row *row;
   if (!row) row = tpu_row_find("tpu::copy");
   tpu_arg args[2] = {{.tag = TPU_A_TENSOR, .n = 1, .u.t = dst}, {.tag = TPU_A_TENSOR, .n = 1, .u.t = src}};
-  tpu_call c = {.row = row, .variant = TPU_INPLACE, .nargs = 2, .args = args, .nouts = 1, .outs = dst, .device = dst->device};
+  tpu_call c = {.row = row,
+                .variant = TPU_INPLACE,
+                .nargs = 2,
+                .args = args,
+                .nouts = 1,
+                .outs = dst,
+                .device = dst->device};
   TRY(tpu_dispatch(&c));
   return c.declined ? tpu_err(TPU_NOT_IMPLEMENTED, "copy_: %s", c.declined) : NULL;
 }
@@ -223,7 +238,9 @@ tpu_error *tpu_copy(const tpu_tensor *src, const tpu_tensor *dst) {
   return e;
 }
 
-/* --- storages ------------------------------------------------------------------------------------------------------------------ */
+/* --- storages
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 tpu_error *step_cut_exact(tpu_storage *s) {
   tpu_value *v = s->value, *exact;
   int64_t dims[TPU_MAX_RANK], bs[TPU_MAX_RANK], step = dt_bytes((tpu_dtype)v->dtype);
@@ -278,7 +295,9 @@ tpu_error *step_resize_value(tpu_storage *s, size_t nbytes) {
   return e;
 }
 
-/* --- test hooks ---------------------------------------------------------------------------------------------------------------- */
+/* --- test hooks
+ * ----------------------------------------------------------------------------------------------------------------
+ */
 tpu_error *tpu_debug_mark_generic(const tpu_tensor *t, int dim, int64_t rung, double fill) {
   if (dim < 0 || dim >= t->rank || rung < t->sizes[dim])
     return tpu_err(TPU_VALUE, "dim %d cannot be padded to %lld", dim, (long long)rung);
@@ -293,9 +312,12 @@ tpu_error *tpu_debug_mark_generic(const tpu_tensor *t, int dim, int64_t rung, do
   tpu_error *e = tpu_download(t, exact);
   float f = (float)fill;
   for (int64_t k = 0; k < outer * want / (int64_t)item; k++) {
-    if (dt == DT_F64) memcpy(padded + k * 8, &fill, 8);
-    else if (dt == DT_F32) memcpy(padded + k * 4, &f, 4);
-    else memset(padded + k * (int64_t)item, 0x7f, item);
+    if (dt == DT_F64)
+      memcpy(padded + k * 8, &fill, 8);
+    else if (dt == DT_F32)
+      memcpy(padded + k * 4, &f, 4);
+    else
+      memset(padded + k * (int64_t)item, 0x7f, item);
   }
   for (int64_t o = 0; o < outer; o++) memcpy(padded + o * want, exact + o * have, (size_t)have);
   core_lock();

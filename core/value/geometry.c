@@ -136,7 +136,8 @@ bool geom_plan(const view *t, tpu_dtype vdt, int vrank, const vdim *vd, size_t s
   return true;
 }
 
-/* --- builder side ---------------------------------------------------------------------------------------------------- */
+/* --- builder side
+ * ---------------------------------------------------------------------------------------------------- */
 
 /* x as a flat value of dtype dt, by bits (bool <-> bytes by value: XLA keeps a bool in a byte of 0 or 1). */
 static Val flat_as(B *b, Val x, tpu_dtype dt) {
@@ -241,16 +242,16 @@ static Val read_chain(B *b, const geom *g, const view *t, Val full, Val offset) 
 Val geom_read(B *b, const geom *g, const view *t, Val full, Val offset) {
   shape s = view_shape(t);
   switch ((geom_kind)g->kind) {
-    case GEOM_WHOLE: return full;
-    case GEOM_RESHAPE: return b_reshape(b, flat_as(b, full, t->dtype), &s);
-    case GEOM_EMPTY: return b_zeros(b, t->dtype, &s);
-    case GEOM_CHAIN: return read_chain(b, g, t, full, offset);
-    case GEOM_GATHER: return b_take(b, flat_as(b, full, t->dtype), flat_index(b, g, t, offset), 0);
-    case GEOM_PERMUTE: {
-      int perm[TPU_MAX_RANK];
-      for (int i = 0; i < t->rank; i++) perm[i] = g->perm[i];
-      return b_transpose(b, full, perm);
-    }
+  case GEOM_WHOLE: return full;
+  case GEOM_RESHAPE: return b_reshape(b, flat_as(b, full, t->dtype), &s);
+  case GEOM_EMPTY: return b_zeros(b, t->dtype, &s);
+  case GEOM_CHAIN: return read_chain(b, g, t, full, offset);
+  case GEOM_GATHER: return b_take(b, flat_as(b, full, t->dtype), flat_index(b, g, t, offset), 0);
+  case GEOM_PERMUTE: {
+    int perm[TPU_MAX_RANK];
+    for (int i = 0; i < t->rank; i++) perm[i] = g->perm[i];
+    return b_transpose(b, full, perm);
+  }
   }
   return BAD;
 }
@@ -271,7 +272,8 @@ static Val like_full(B *b, Val flat, Val full) {
 }
 
 static Val write_chain(B *b, const geom *g, const view *t, Val full, Val update, Val offset) {
-  int64_t sizes[TPU_MAX_RANK + 1], spans[TPU_MAX_RANK + 1], lo[TPU_MAX_RANK + 1] = {0}, interior[TPU_MAX_RANK + 1];
+  int64_t sizes[TPU_MAX_RANK + 1], spans[TPU_MAX_RANK + 1], lo[TPU_MAX_RANK + 1] = {0},
+                                                                              interior[TPU_MAX_RANK + 1];
   int perm[TPU_MAX_RANK] = {0}, k = 0;
   bool stepped = false;
   for (int i = 0; i < g->n; i++) {

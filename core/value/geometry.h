@@ -1,11 +1,11 @@
-/* Geometry: a tensor = storage value + sizes + strides + offset. A plan says how the tensor's elements lie in the value, and turns a
- * read into builder verbs and a write into their inverse.
+/* Geometry: a tensor = storage value + sizes + strides + offset. A plan says how the tensor's elements lie in
+ * the value, and turns a read into builder verbs and a write into their inverse.
  *
- * CHAIN: the flat value is reshaped to extents whose strides form a divisor chain c0, c1, ... fitted to the tensor's strides; each tensor
- * dim is then a (strided) slice of one chain dim. Covers transposes, slices with steps, selects, splits and merges of dims, diagonals.
- * GATHER: anything else (overlapping windows): element indices are computed and gathered or scattered.
- * A nonzero offset is an operand of the program (an i64 scalar), so x[i] for any i is one program; the plan holds no start.
- * Pure functions; any thread. */
+ * CHAIN: the flat value is reshaped to extents whose strides form a divisor chain c0, c1, ... fitted to the
+ * tensor's strides; each tensor dim is then a (strided) slice of one chain dim. Covers transposes, slices
+ * with steps, selects, splits and merges of dims, diagonals. GATHER: anything else (overlapping windows):
+ * element indices are computed and gathered or scattered. A nonzero offset is an operand of the program (an
+ * i64 scalar), so x[i] for any i is one program; the plan holds no start. Pure functions; any thread. */
 #ifndef TPU_VALUE_GEOMETRY_H
 #define TPU_VALUE_GEOMETRY_H
 
@@ -23,11 +23,11 @@ typedef enum geom_kind {
 
 typedef struct geom {
   uint8_t kind;
-  bool offset;    /* the program takes the offset as an operand */
-  bool retype;    /* value dtype differs from the tensor's: bit cast */
-  bool covers;    /* every element of the value is one element of the tensor: a write needs no old value */
-  uint8_t n;      /* CHAIN: chain dims */
-  int64_t flat;   /* elements of the value in the tensor's dtype (rounded up to fill the chain) */
+  bool offset;  /* the program takes the offset as an operand */
+  bool retype;  /* value dtype differs from the tensor's: bit cast */
+  bool covers;  /* every element of the value is one element of the tensor: a write needs no old value */
+  uint8_t n;    /* CHAIN: chain dims */
+  int64_t flat; /* elements of the value in the tensor's dtype (rounded up to fill the chain) */
   int64_t extent[TPU_MAX_RANK + 1], step[TPU_MAX_RANK + 1], size[TPU_MAX_RANK + 1];
   int8_t dim[TPU_MAX_RANK + 1]; /* tensor dim of a chain dim, -1 for the trailing one */
   int8_t perm[TPU_MAX_RANK];    /* PERMUTE: tensor dim i is the value's dim perm[i] */
@@ -44,8 +44,9 @@ typedef struct view { /* borrowed */
 bool geom_plan(const view *t, tpu_dtype vdt, int vrank, const vdim *vd, size_t storage_bytes, geom *g);
 /* The tensor's elements, logical shape. `offset` is used only where g->offset. */
 Val geom_read(B *b, const geom *g, const view *t, Val full, Val offset);
-/* The value after the tensor's elements became `update` (logical shape and dtype of the view). When g->covers, `full` may be BAD and the
- * result lies in the tensor's own memory order and dtype (a new typing of the storage); else the result has full's type. */
+/* The value after the tensor's elements became `update` (logical shape and dtype of the view). When
+ * g->covers, `full` may be BAD and the result lies in the tensor's own memory order and dtype (a new typing
+ * of the storage); else the result has full's type. */
 Val geom_write(B *b, const geom *g, const view *t, Val full, Val update, Val offset);
 
 bool view_is_contiguous(int rank, const int64_t *sizes, const int64_t *strides);

@@ -38,7 +38,8 @@ static int order_of(int n, const strided *ops, int rank, const int64_t *sizes, i
 void layout_elementwise(int n, const strided *ops, int rank, const int64_t *sizes, int64_t *strides) {
   bool plain = true;
   for (int k = 0; k < n; k++)
-    plain = plain && (!same_sizes(&ops[k], rank, sizes) || view_is_contiguous(rank, ops[k].sizes, ops[k].strides));
+    plain = plain &&
+            (!same_sizes(&ops[k], rank, sizes) || view_is_contiguous(rank, ops[k].sizes, ops[k].strides));
   if (plain) {
     layout_contiguous(rank, sizes, strides);
     return;

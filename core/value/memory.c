@@ -31,10 +31,13 @@ static int64_t parse_bytes(const char *s) {
   double v = strtod(s, &end);
   int shift = 0;
   switch (*end) {
-    case 'k': case 'K': shift = 10; break;
-    case 'm': case 'M': shift = 20; break;
-    case 'g': case 'G': shift = 30; break;
-    default: break;
+  case 'k':
+  case 'K': shift = 10; break;
+  case 'm':
+  case 'M': shift = 20; break;
+  case 'g':
+  case 'G': shift = 30; break;
+  default: break;
   }
   return end == s || v <= 0 ? 0 : (int64_t)(v * (double)((int64_t)1 << shift));
 }
@@ -61,8 +64,10 @@ tpu_error *memory_reserve(int device, int64_t bytes) {
   m->ooms++;
   const double mib = 1024.0 * 1024.0;
   return tpu_err(TPU_OUT_OF_MEMORY,
-                 "TPU out of memory. Tried to allocate %.2f MiB. TPU %d has a total capacity of %.2f MiB of which %.2f MiB "
-                 "is free; %.2f MiB is allocated by PyTorch. Free tensors or use a smaller batch (TORCH_TPU_MEMORY_LIMIT "
+                 "TPU out of memory. Tried to allocate %.2f MiB. TPU %d has a total capacity of %.2f MiB of "
+                 "which %.2f MiB "
+                 "is free; %.2f MiB is allocated by PyTorch. Free tensors or use a smaller batch "
+                 "(TORCH_TPU_MEMORY_LIMIT "
                  "sets the limit on a CPU plugin).",
                  (double)bytes / mib, device, (double)limit / mib, (double)(limit - m->allocated) / mib,
                  (double)m->allocated / mib);

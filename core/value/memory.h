@@ -1,5 +1,5 @@
-/* Device memory accounting, a device at a time: what torch.tpu.memory_stats reports, and the limit that makes an
- * allocation fail with torch's OutOfMemoryError before the plugin is asked. Guarded by the core lock. */
+/* Device memory accounting, a device at a time: what torch.tpu.memory_stats reports, and the limit that makes
+ * an allocation fail with torch's OutOfMemoryError before the plugin is asked. Guarded by the core lock. */
 #ifndef TPU_VALUE_MEMORY_H
 #define TPU_VALUE_MEMORY_H
 
@@ -9,7 +9,8 @@
 
 #define TPU_MAX_DEVICES 256
 
-void memory_count(int device, int64_t bytes); /* > 0: a buffer came, < 0: it went (a zero-byte buffer counts as coming) */
+void memory_count(int device,
+                  int64_t bytes); /* > 0: a buffer came, < 0: it went (a zero-byte buffer counts as coming) */
 /* May `bytes` more be had? OutOfMemoryError with " out of memory." and the sizes; counted as an OOM. */
 tpu_error *memory_reserve(int device, int64_t bytes);
 

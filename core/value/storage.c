@@ -7,10 +7,11 @@
 
 #include "step/step.h"
 
-/* --- address space -------------------------------------------------------------------------------------------------
- * One reservation of SPACE bytes, cut into regions of REGION bytes. A region serves one size class (a power of two from MIN_CLASS
- * up); the owner of an address is found by region -> class -> index. Classes above the region size take several regions. Freed ranges go
- * to a free list of their class. Nothing is ever mapped. */
+/* --- address space
+ * ------------------------------------------------------------------------------------------------- One
+ * reservation of SPACE bytes, cut into regions of REGION bytes. A region serves one size class (a power of
+ * two from MIN_CLASS up); the owner of an address is found by region -> class -> index. Classes above the
+ * region size take several regions. Freed ranges go to a free list of their class. Nothing is ever mapped. */
 enum { MIN_CLASS = 6, MAX_CLASS = 44, REGION_BITS = 34 };
 #define SPACE ((uintptr_t)1 << 46)
 
@@ -32,7 +33,9 @@ static struct {
   size_t n, cap;
 } live;
 
-static size_t live_home(uintptr_t a) { return (size_t)((a >> MIN_CLASS) * 0x9E3779B97F4A7C15ull) & (live.cap - 1); }
+static size_t live_home(uintptr_t a) {
+  return (size_t)((a >> MIN_CLASS) * 0x9E3779B97F4A7C15ull) & (live.cap - 1);
+}
 
 static void live_put(tpu_storage *s) {
   if ((live.n + 1) * 2 > live.cap) {
@@ -82,7 +85,8 @@ static uintptr_t regions_take(uint8_t c) {
   if (!space.base) {
     void *p = mmap(NULL, SPACE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return 0;
-    space.base = space.next = ((uintptr_t)p + (((uintptr_t)1 << REGION_BITS) - 1)) >> REGION_BITS << REGION_BITS;
+    space.base = space.next = ((uintptr_t)p + (((uintptr_t)1 << REGION_BITS) - 1)) >> REGION_BITS
+                                                                                          << REGION_BITS;
   }
   uintptr_t bytes = c > REGION_BITS ? (uintptr_t)1 << c : (uintptr_t)1 << REGION_BITS;
   if (space.next + bytes > space.base + SPACE - ((uintptr_t)1 << REGION_BITS)) return 0;
@@ -117,7 +121,8 @@ static void address_give(uintptr_t a, uint8_t c) {
   p->free[p->nfree++] = a;
 }
 
-/* --- storages -------------------------------------------------------------------------------------------------------- */
+/* --- storages
+ * -------------------------------------------------------------------------------------------------------- */
 tpu_storage *storage_create(int device, size_t nbytes) {
   uint8_t c = class_of(nbytes);
   uintptr_t a = nbytes <= (size_t)1 << MAX_CLASS ? address_take(c) : 0;
@@ -147,8 +152,10 @@ tpu_error *tpu_storage_new(int device, size_t nbytes, tpu_storage **out) {
   *out = storage_create(device, nbytes);
   core_unlock();
   if (*out) return NULL;
-  return tpu_err(TPU_OUT_OF_MEMORY, "TPU out of memory. Tried to allocate %zu bytes: more than the address space of a device holds.",
-                 nbytes);
+  return tpu_err(
+      TPU_OUT_OF_MEMORY,
+      "TPU out of memory. Tried to allocate %zu bytes: more than the address space of a device holds.",
+      nbytes);
 }
 
 void tpu_storage_free(tpu_storage *s) {

@@ -1,7 +1,8 @@
 /* Storages: the context of a c10::DataPtr. A storage names one value at a time; an in-place write rebinds it.
  *
- * Address: each storage owns a unique range of a reserved, unmapped address space, so that data_ptr() is honest and touching it from the
- * host faults as it does for any device pointer. Ranges are recycled by size class. Guarded by the core lock. */
+ * Address: each storage owns a unique range of a reserved, unmapped address space, so that data_ptr() is
+ * honest and touching it from the host faults as it does for any device pointer. Ranges are recycled by size
+ * class. Guarded by the core lock. */
 #ifndef TPU_VALUE_STORAGE_H
 #define TPU_VALUE_STORAGE_H
 

@@ -14,11 +14,10 @@ pthread_mutex_t *core_mutex(void) { return &lock; }
 void core_lock(void) { pthread_mutex_lock(&lock); }
 void core_unlock(void) { pthread_mutex_unlock(&lock); }
 
-/* A fork while another thread holds the lock must not leave the child with a lock that nobody will give back. */
+/* A fork while another thread holds the lock must not leave the child with a lock that nobody will give back.
+ */
 static void after_fork_child(void) { pthread_mutex_init(&lock, NULL); }
-__attribute__((constructor)) static void watch_forks(void) {
-  pthread_atfork(NULL, NULL, after_fork_child);
-}
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, after_fork_child); }
 
 tpu_cell *cell_create(PJRT_Buffer *buf, int device, int64_t bytes) {
   tpu_cell *c = tpu_xmalloc(sizeof *c);
@@ -79,9 +78,7 @@ bool value_is_generic(const tpu_value *v) {
   return false;
 }
 
-tpu_error *value_error(const tpu_value *v) {
-  return v->state == V_ERROR ? tpu_error_copy(v->error) : NULL;
-}
+tpu_error *value_error(const tpu_value *v) { return v->state == V_ERROR ? tpu_error_copy(v->error) : NULL; }
 
 vdim vdim_static(int64_t n) { return (vdim){n, n, 0}; }
 

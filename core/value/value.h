@@ -1,12 +1,14 @@
 /* Values and cells: what a storage names (design 3).
  *
- * value -> cell -> device buffer. A value is immutable: an in-place write makes a new value and rebinds the storage. A cell owns one
- * PJRT buffer; a donated launch swaps the buffer under every value that shares the cell's memory, which is why ownership questions
+ * value -> cell -> device buffer. A value is immutable: an in-place write makes a new value and rebinds the
+ * storage. A cell owns one PJRT buffer; a donated launch swaps the buffer under every value that shares the
+ * cell's memory, which is why ownership questions
  * ("may this be donated?") count references to the cell and to the value, never to the buffer.
  *
- * Dims. Each dim is {n, logical, sym}: sym 0 is static (n == logical); otherwise n is the physical size (a rung of the ladder), the
- * logical size is what the user sees, and sym names it (two dims with one sym have one size, by provenance). Values are dense row-major
- * over the physical dims. Whether padding is known to be zero is derived from (cell, claimed mark) where it is asked, never stored here.
+ * Dims. Each dim is {n, logical, sym}: sym 0 is static (n == logical); otherwise n is the physical size (a
+ * rung of the ladder), the logical size is what the user sees, and sym names it (two dims with one sym have
+ * one size, by provenance). Values are dense row-major over the physical dims. Whether padding is known to be
+ * zero is derived from (cell, claimed mark) where it is asked, never stored here.
  *
  * Everything in this folder is guarded by the core lock (core_lock); reference counts are plain ints. */
 #ifndef TPU_VALUE_VALUE_H
@@ -60,10 +62,10 @@ void cell_release(tpu_cell *c);
 /* A pending value without a trace yet; one reference for the caller. */
 tpu_value *value_create(tpu_dtype dt, int rank, const vdim *d, int device);
 void value_retain(tpu_value *v);
-void value_release(tpu_value *v); /* NULL is fine */
-void value_set_cell(tpu_value *v, tpu_cell *c); /* takes the caller's reference of c */
+void value_release(tpu_value *v);                       /* NULL is fine */
+void value_set_cell(tpu_value *v, tpu_cell *c);         /* takes the caller's reference of c */
 void value_set_error(tpu_value *v, const tpu_error *e); /* copies e */
-int64_t value_bytes(const tpu_value *v); /* physical */
+int64_t value_bytes(const tpu_value *v);                /* physical */
 int64_t dims_bytes(tpu_dtype dt, int rank, const vdim *d);
 bool value_is_generic(const tpu_value *v);
 /* Waits for nothing: the error a poisoned value carries (a copy), or NULL. */

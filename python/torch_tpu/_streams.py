@@ -67,7 +67,7 @@ class Event(torch.Event):
         return self._event.elapsed_time(getattr(other, "_event", other))
 
     @property
-    def event_id(self) -> int:
+    def event_id(self) -> int:  # type: ignore[override]
         return self._event.event_id
 
     def __repr__(self) -> str:

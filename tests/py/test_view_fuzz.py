@@ -1,4 +1,5 @@
 """Random chains of views, read and written, against CPU: the geometry of value/geometry.c."""
+
 import random
 
 import pytest
@@ -9,7 +10,21 @@ DTYPES = [torch.float32, torch.int64, torch.bool, torch.bfloat16, torch.complex6
 
 def step(rng, t):
     """One random view of t, as a function to be applied on both sides."""
-    kind = rng.choice(["transpose", "slice", "step", "select", "expand", "unsqueeze", "diagonal", "unfold", "reshape", "flatten", "narrow"])
+    kind = rng.choice(
+        [
+            "transpose",
+            "slice",
+            "step",
+            "select",
+            "expand",
+            "unsqueeze",
+            "diagonal",
+            "unfold",
+            "reshape",
+            "flatten",
+            "narrow",
+        ]
+    )
     r = t.dim()
     if kind == "unsqueeze" and r < 6:
         d = rng.randint(0, r)

@@ -9,6 +9,7 @@
 #include <ATen/native/CPUFallback.h>
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/Context.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
@@ -276,18 +277,30 @@ void register_rows() {
 
 // --- attention ---
 
+// The fused row takes whatever has the plain four dims, grouped queries included; the rest is PyTorch's
+// mathematical path.
 int64_t attention_choice(const Tensor &q, const Tensor &k, const Tensor &v, const std::optional<Tensor> &mask,
                          double, bool causal, std::optional<double>, bool gqa) {
   static const bool have = reg.done.count("_scaled_dot_product_fused_attention_overrideable") != 0;
-  const bool good = have && q.dim() == 4 && k.dim() == 4 && v.dim() == 4 && !gqa &&
-                    at::isFloatingType(q.scalar_type()) &&
-                    !(mask && mask->defined() && (causal || mask->requires_grad()));
+  auto fits = [&] {
+    if (q.dim() != 4 || k.dim() != 4 || v.dim() != 4 || !at::isFloatingType(q.scalar_type())) return false;
+    const int64_t heads = q.size(1), kv = k.size(1);
+    return q.scalar_type() == k.scalar_type() && q.scalar_type() == v.scalar_type() && kv == v.size(1) &&
+           (heads == kv || (gqa && kv > 0 && heads % kv == 0)) && q.size(0) == k.size(0) &&
+           q.size(0) == v.size(0) && k.size(2) == v.size(2) && q.size(3) == k.size(3) &&
+           !(mask && mask->defined() && causal);
+  };
+  const bool good = have && at::globalContext().userEnabledOverrideableSDP() && fits();
   return int64_t(good ? at::SDPBackend::overrideable : at::SDPBackend::math);
 }
+
+// nn.TransformerEncoder makes nested tensors of padded batches where this says yes; we have none.
+bool no_nested_tensors(const Tensor &, const Tensor &) { return false; }
 
 void register_attention() {
   at::native::_fused_sdp_choice_stub.set_privateuse1_dispatch_ptr(&attention_choice);
   reg.aten->impl("_fused_sdp_choice", &attention_choice);
+  reg.aten->impl("_nested_tensor_from_mask_left_aligned", &no_nested_tensors);
 }
 
 void init() {

@@ -254,7 +254,7 @@ static tpu_error *ctc_compose(composition *c, int i) {
   const tpu_arg *in = &a[i + 2], *target = &a[i + 3];
   enum { MOST = 512 };
   tpu_arg numbers[2][MOST], args[10];
-  int64_t longest;
+  int64_t longest = 0;
   TRY(check_lengths(in, target, a[i].u.t, a[i + 1].u.t, &longest));
   if (in->n > MOST || in->n == 0) return c_decline(c, "ctc_loss of no samples, or of more than 512");
   for (uint32_t k = 0; k < in->n; k++) {

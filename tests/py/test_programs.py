@@ -326,10 +326,11 @@ def resnet18() -> nn.Module:
     )
 
 
+@pytest.mark.timeout(1800)  # one fused step of a whole network takes the CPU compiler minutes
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_resnet18(memory_format, mode: str) -> None:
-    if mode == "debug" and memory_format is torch.channels_last:
-        pytest.skip("debug launches what strict launches; one layout there is enough")
+    if mode != "strict" and memory_format is torch.channels_last:
+        pytest.skip("the modes differ in when they launch, not in layouts; a second layout is compiled once")
     torch.manual_seed(0)
     cpu = (
         resnet18().double()

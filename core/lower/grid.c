@@ -149,9 +149,14 @@ static bool read_sampler(L *l, int i, sampler *s) {
            "and grid with sizes of rank %d",
            n + 2, xs->rank, gs->rank);
   if (!b_ok(b)) return false;
-  if (xs->d[0].n != gs->d[0].n || gs->d[n + 1].n != n)
+  if (xs->d[0].n != gs->d[0].n)
     l_fail(l, TPU_RUNTIME,
-           "grid_sampler(): expected grid to have size %d in last dimension and the batch size of input", n);
+           "grid_sampler(): expected grid and input to have same batch size, but got %lld and %lld",
+           (long long)gs->d[0].n, (long long)xs->d[0].n);
+  if (gs->d[n + 1].n != n)
+    l_fail(l, TPU_RUNTIME, "grid_sampler(): expected grid to have size %d in last dimension, but got %lld", n,
+           (long long)gs->d[n + 1].n);
+  if (!b_ok(b)) return false;
   s->dt = b_dtype(b, x);
   s->acc = dt_acc(s->dt);
   for (int j = 0; j < n; j++) {

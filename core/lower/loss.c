@@ -151,6 +151,8 @@ typedef struct nll {
   int axis;      /* of the classes */
 } nll;
 
+/* self, target, weight, reduction, ignore_index from argument i on. Gradients (i > 0) do not check the
+ * classes again. */
 static bool read_nll(L *l, int i, bool image, nll *n) {
   B *b = l_b(l);
   Val x = l_tensor(l, i), t = l_tensor(l, i + 1);
@@ -183,7 +185,9 @@ static bool read_nll(L *l, int i, bool image, nll *n) {
   int64_t classes = b_dim_static(b, x, n->axis);
   Val ignored = b_eq(b, b_cast(b, t, DT_I64), b_const_i(b, DT_I64, l_int(l, i + 4)));
   t = b_select(b, ignored, b_const_i(b, DT_I64, 0), b_cast(b, t, DT_I64));
-  n->target = classes ? ix_ready(l, t, x, n->axis, IX_EXACT, TPU_INDEX, "Target is out of bounds.") : t;
+  n->target =
+      classes ? ix_ready(l, t, x, n->axis, i ? IX_UNCHECKED : IX_EXACT, TPU_INDEX, "Target is out of bounds.")
+              : t;
   n->weight = b_const(b, acc, 1);
   if (l_has(l, i + 2)) {
     Val w = l_tensor(l, i + 2);
@@ -276,7 +280,7 @@ static bool read_margins(L *l, int i, margins *m) {
   if (n != have)
     l_fail(l, TPU_RUNTIME, "inconsistent target size, expected %lld but got %lld", (long long)n,
            (long long)have);
-  t = ix_ready(l, t, m->x, 1, IX_EXACT, TPU_RUNTIME, "target out of range");
+  t = ix_ready(l, t, m->x, 1, i ? IX_UNCHECKED : IX_EXACT, TPU_RUNTIME, "target out of range");
   if (!b_ok(b)) return false;
   m->weight = l_has(l, i + 4) ? b_unsqueeze(b, b_take(b, wide(l, i + 4, acc), t, 0), 1) : b_const(b, acc, 1);
   t = b_unsqueeze(b, t, 1);

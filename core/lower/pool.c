@@ -2,6 +2,8 @@
  * few strided slices. */
 #include "lower/pool.h"
 
+#include <stdio.h>
+
 static bool plane_empty(const pool *p) {
   for (int i = 0; i < p->n; i++)
     if (!p->in[i] || !p->out[i]) return true;
@@ -25,11 +27,34 @@ static void check_rank(L *l, Val x, int n) {
   bool good = s->rank == n + 1 || s->rank == n + 2;
   for (int i = s->rank - n - 1; i < s->rank && good; i++) good = s->d[i].sym || s->d[i].n > 0;
   if (!good)
+    l_fail(l, TPU_RUNTIME, "non-empty %dD or %dD (batch mode) tensor expected for input", n + 1, n + 2);
+}
+
+static void check_window(L *l, const pool *p, int j) {
+  int64_t k = p->k[j], pad = p->pad[j], d = p->dilation[j];
+  if (k <= 0) l_fail(l, TPU_RUNTIME, "kernel size should be greater than zero");
+  if (p->stride[j] <= 0)
+    l_fail(l, TPU_RUNTIME, p->stride[j] ? "stride should be greater than zero" : "stride should not be zero");
+  if (d <= 0)
+    l_fail(l, TPU_RUNTIME, "dilation should be greater than zero, but got dilation: %lld", (long long)d);
+  if (pad < 0) l_fail(l, TPU_RUNTIME, "pad must be non-negative, but got pad: %lld", (long long)pad);
+  if (pad > ((k - 1) * d + 1) / 2)
     l_fail(l, TPU_RUNTIME,
-           "Expected %dD or %dD (batch mode) tensor with optional 0 dim batch size for input, but got a "
-           "tensor of rank %d or "
-           "with an empty dim",
-           n + 1, n + 2, s->rank);
+           "pad should be at most half of effective kernel size, but got pad=%lld, kernel_size=%lld and "
+           "dilation=%lld",
+           (long long)pad, (long long)k, (long long)d);
+}
+
+static void too_small(L *l, const pool *p, int64_t channels) {
+  char in[128], out[128];
+  size_t a = 0, z = 0;
+  for (int j = 0; j < p->n; j++) {
+    a += (size_t)snprintf(in + a, sizeof in - a, "x%lld", (long long)p->in[j]);
+    z += (size_t)snprintf(out + z, sizeof out - z, "x%lld", (long long)p->out[j]);
+  }
+  l_fail(l, TPU_RUNTIME,
+         "Given input size: (%lld%s). Calculated output size: (%lld%s). Output size is too small",
+         (long long)channels, in, (long long)channels, out);
 }
 
 /* Reads kernel_size, stride, padding (and dilation when `dilated`) from argument i on, then ceil_mode. */
@@ -47,24 +72,12 @@ static bool read_pool(L *l, int i, Val x, int n, bool dilated, pool *p) {
     p->stride[j] = pick(s, ns, j, p->k[j]);
     p->pad[j] = pick(pad, np, j, 0);
     p->dilation[j] = pick(d, nd, j, 1);
-    if (p->k[j] <= 0) l_fail(l, TPU_RUNTIME, "kernel size should be greater than zero");
-    if (p->stride[j] <= 0)
-      l_fail(l, TPU_RUNTIME,
-             p->stride[j] ? "stride should be greater than zero" : "stride should not be zero");
-    if (p->dilation[j] <= 0)
-      l_fail(l, TPU_RUNTIME, "dilation should be greater than zero, but got dilation: %lld",
-             (long long)p->dilation[j]);
-    if (p->pad[j] < 0 || p->pad[j] > ((p->k[j] - 1) * p->dilation[j] + 1) / 2)
-      l_fail(l, TPU_RUNTIME,
-             p->pad[j] < 0 ? "pad must be non-negative, but got pad: %lld"
-                           : "pad should be at most half of effective kernel size, but got pad=%lld",
-             (long long)p->pad[j]);
+    check_window(l, p, j);
     if (!b_ok(b)) return false;
     p->out[j] = windows(p->in[j], p->k[j], p->stride[j], p->pad[j], p->dilation[j], p->ceil_mode);
-    if (p->out[j] < 1)
-      l_fail(l, TPU_RUNTIME, "Given input size, kernel and stride: calculated output size %lld is too small",
-             (long long)p->out[j]);
   }
+  for (int j = 0; j < n; j++)
+    if (p->out[j] < 1) too_small(l, p, b_shape(b, x)->d[b_rank(b, x) - n - 1].n);
   return b_ok(b);
 }
 

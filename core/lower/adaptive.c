@@ -1,8 +1,7 @@
 /* Adaptive and fractional pooling: windows that follow from the output size. */
 #include "lower/pool.h"
 
-/* --- adaptive: window i of an axis is [floor(i * in / out), ceil((i + 1) * in / out))
- * -------------------------------------- */
+/* --- adaptive: window i of an axis is [floor(i * in / out), ceil((i + 1) * in / out)) --- */
 
 static int64_t from_of(int64_t i, int64_t in, int64_t out) { return i * in / out; }
 static int64_t to_of(int64_t i, int64_t in, int64_t out) { return ((i + 1) * in + out - 1) / out; }
@@ -181,9 +180,7 @@ static void scatter_back(L *l, Val at) {
 void pool_indices_backward(L *l) { scatter_back(l, l_tensor(l, 2)); }
 void pool_fractional_backward(L *l) { scatter_back(l, l_tensor(l, 4)); }
 
-/* --- fractional
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- fractional --- */
 
 /* Starts of the windows along an axis, I32 [N, C, out]: floor((i + u) * alpha) - floor(u * alpha), the last
  * at in - k. */

@@ -19,9 +19,7 @@ typedef struct attention {
   bool causal;
 } attention;
 
-/* --- heads
- * -----------------------------------------------------------------------------------------------------------------
- */
+/* --- heads --- */
 
 /* [B, H, L, E] -> [B, Hk, G * L, E], when there are groups. */
 static Val fold(B *b, const attention *a, Val x) {
@@ -81,9 +79,7 @@ static Val dot_nt(B *b, Val x, Val y, tpu_dtype acc) { return b_matmul_acc(b, x,
 static Val dot_nn(B *b, Val x, Val y, tpu_dtype acc) { return b_matmul_acc(b, x, y, acc); }
 static Val dot_tn(B *b, Val x, Val y, tpu_dtype acc) { return b_matmul_acc(b, b_swap(b, x, 2, 3), y, acc); }
 
-/* --- scores
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* --- scores --- */
 
 /* scale * q @ k^T + bias, [B, H, L, S] in the accumulation dtype; -inf where masked. */
 static Val scores_of(L *l, const attention *a, int bias) {
@@ -121,9 +117,7 @@ static Val word_pair(B *b, Val words, int64_t at) {
   return b_bitcast(b, b_squeeze(b, b_or(b, b_shl(b, hi, b_const_i(b, DT_U64, 32)), lo), 0), DT_I64);
 }
 
-/* --- forward
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* --- forward --- */
 
 /* softmax(scores) @ v, normalised after the product; *lse = log of the sum of exp. `drop` BAD: no dropout. */
 static Val attend(B *b, const attention *a, Val s, Val drop, Val *lse) {
@@ -161,9 +155,7 @@ static void fused_attention(L *l) {
   ret_none(l);
 }
 
-/* --- backward
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* --- backward --- */
 
 /* v summed to the shape of the operand that was broadcast to it. */
 static Val sum_to(B *b, Val v, const shape *s) {
@@ -213,8 +205,7 @@ static void fused_attention_backward(L *l) {
   ret(l, b_cast(b, sum_to(b, ds, b_shape(b, bias)), b_dtype(b, bias)));
 }
 
-/* --- modules taken whole: nn.MultiheadAttention and nn.TransformerEncoderLayer in inference
- * ---------------------------------------- */
+/* --- modules taken whole: nn.MultiheadAttention and nn.TransformerEncoderLayer in inference --- */
 
 /* x @ w^T + bias in x's dtype */
 static Val linear(B *b, Val x, Val w, Val bias) {

@@ -19,9 +19,7 @@ typedef struct ctc {
   Val lp;            /* [T, N, L]: probs of the labels; -inf beyond the target */
 } ctc;
 
-/* --- labels
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* --- labels --- */
 
 static Val lengths(L *l, int i, int64_t n) {
   B *b = l_b(l);
@@ -99,8 +97,7 @@ static Val log_sum(B *b, Val x, Val y, Val z) {
   return b_add(b, b_log(b, sum), safe);
 }
 
-/* --- the two recursions
- * -------------------------------------------------------------------------------------------------------- */
+/* --- the two recursions --- */
 
 /* v: time, rows of all times [T, N, L], the last row [N, L] */
 static Val more(B *b, void *ctx, const Val *v) {
@@ -167,9 +164,7 @@ static void beta_step(B *b, void *ctx, const Val *v, Val *out) {
   out[2] = row;
 }
 
-/* --- rows
- * --------------------------------------------------------------------------------------------------------------------------
- */
+/* --- rows --- */
 
 /* -> negative log likelihood [N], log alpha [N, T, L] */
 static void ctc_loss(L *l) {
@@ -219,9 +214,7 @@ static void ctc_loss_backward(L *l) {
   ret(l, b_select(b, live, g, zero));
 }
 
-/* --- the host's part
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* --- the host's part --- */
 
 static tpu_error *check_lengths(const tpu_arg *in, const tpu_arg *target, const tpu_tensor *probs,
                                 const tpu_tensor *targets, int64_t *longest) {
@@ -248,7 +241,7 @@ static tpu_error *check_lengths(const tpu_arg *in, const tpu_arg *target, const 
   return NULL;
 }
 
-/* Arguments 2 and 3 (from `i` on) as numbers; datum of the row: how many arguments stand before log_probs. */
+/* The call with its lengths as numbers; i arguments stand before log_probs. */
 static tpu_error *ctc_compose(composition *c, int i) {
   const tpu_arg *a = c->call->args;
   const tpu_arg *in = &a[i + 2], *target = &a[i + 3];

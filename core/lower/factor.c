@@ -4,9 +4,7 @@
 
 #include "lower/linalg.h"
 
-/* --- QR
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* --- QR --- */
 
 /* The first n columns of the product of the reflectors in packed [..., m, k]; taus [..., <= k]. */
 static Val reflectors(B *b, Val packed, Val taus, int64_t n) {
@@ -80,9 +78,7 @@ static void ormqr(L *l) {
   ret(l, left ? b_matmul(b, q, other) : b_matmul(b, other, q));
 }
 
-/* --- eigenvalues
- * --------------------------------------------------------------------------------------------------------------
- */
+/* --- eigenvalues --- */
 
 /* _linalg_eigh(A, UPLO, compute_v) -> eigenvalues, eigenvectors */
 static void eigh(L *l) {
@@ -94,8 +90,7 @@ static void eigh(L *l) {
   ret(l, l_bool(l, 2) ? v : la_empty(b, b_dtype(b, a)));
 }
 
-/* --- singular values: one-sided Jacobi
- * ------------------------------------------------------------------------------------------
+/* --- singular values: one-sided Jacobi ---
  *
  * Columns of [G; V] (G = A V) are rotated in pairs until those of G are orthogonal. The columns stand as two
  * halves, top[i] is paired with bot[i]; after each step the halves turn as in a round-robin tournament, so
@@ -253,9 +248,7 @@ static void linalg_svd(L *l) {
   ret(l, vectors ? la_unflat(b, right, &s) : right);
 }
 
-/* --- least squares
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* --- least squares --- */
 
 /* linalg_lstsq(self, b, rcond, *, driver) -> solution, residuals, rank, singular_values: of least norm, by
  * singular values. */
@@ -302,9 +295,7 @@ static void lstsq(L *l) {
   ret(l, svd_driver ? la_unflat(b, d.s, &s) : la_empty(b, real));
 }
 
-/* --- exponential
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* --- exponential --- */
 
 /* The Taylor polynomial of degree 16 in four groups of powers; good to 1e-19 for a norm of at most 0.5, to
  * 1e-9 for one of at most 2. */

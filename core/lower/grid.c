@@ -25,9 +25,7 @@ typedef struct sampler {
 
 static Val k(B *b, Val like, double v) { return b_like(b, like, v); }
 
-/* --- coordinates
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- coordinates --- */
 
 /* x folded into [low / 2, high / 2]; *slope (may be NULL) is multiplied by the derivative. */
 static Val reflect(B *b, Val x, int64_t low, int64_t high, Val *slope) {
@@ -118,9 +116,7 @@ static void axis_of(B *b, const sampler *s, axis_taps *t, Val g, int64_t size) {
   }
 }
 
-/* --- reading
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* --- reading --- */
 
 static Val channels_last(B *b, Val x) {
   int rank = b_rank(b, x), perm[IR_MAX_RANK];

@@ -2,9 +2,7 @@
  * it, Cholesky, triangular systems. */
 #include "lower/linalg.h"
 
-/* --- shared
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* --- shared --- */
 
 bool la_matrix(L *l, int i, const char *op, bool square, Val *x) {
   B *b = l_b(l);
@@ -79,9 +77,7 @@ Val la_empty(B *b, tpu_dtype dt) {
   return b_zeros(b, dt, &none);
 }
 
-/* --- LU
- * -----------------------------------------------------------------------------------------------------------------------
- */
+/* --- LU --- */
 
 /* a[N, m, n] = P L U, packed in `lu`; perm[N, m]: row i of L U is row perm[i] of a; pivots[N, k] count from
  * 1; info[N]. */
@@ -156,9 +152,7 @@ static lu factor_lu(B *b, Val a, bool pivot) {
   return (lu){v[1], v[2], v[3], v[4]};
 }
 
-/* --- permutations
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* --- permutations --- */
 
 typedef struct perm_loop {
   int64_t batch, m, k;
@@ -213,9 +207,7 @@ static Val matrix_of(B *b, Val perm, tpu_dtype dt) {
   return b_cast(b, b_eq(b, b_iota(b, DT_I32, &s, 1), b_unsqueeze(b, perm, 1)), dt);
 }
 
-/* --- rows of LU
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* --- rows of LU --- */
 
 static void check_info(L *l, Val info, bool asked, const char *message) {
   B *b = l_b(l);
@@ -441,9 +433,7 @@ static void determinant(L *l) {
   ret(l, la_unflat(b, pivots, &s));
 }
 
-/* --- Cholesky
- * -----------------------------------------------------------------------------------------------------------------------
- */
+/* --- Cholesky --- */
 
 typedef struct minors {
   int64_t batch, n;
@@ -536,9 +526,7 @@ static void cholesky_solve(L *l) {
   ret(l, cholesky_back(b, f, rhs, l_bool(l, 2)));
 }
 
-/* --- triangular systems
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* --- triangular systems --- */
 
 /* triangular_solve(self, A, upper, transpose, unitriangular) -> solution, A */
 static void triangular_solve(L *l) {

@@ -21,8 +21,7 @@ static Val seed(L *l, int i, Val x, int64_t reduction) {
   return reduction == MEAN ? b_div(b, g, b_numel(b, x, acc)) : g;
 }
 
-/* --- of a difference
- * ------------------------------------------------------------------------------------------------------ */
+/* --- of a difference --- */
 
 enum { D_MSE, D_SMOOTH, D_HUBER };
 
@@ -68,8 +67,7 @@ static void difference_backward(L *l) {
   ret(l, b_cast(b, b_mul(b, slope, seed(l, 0, d, l_int(l, 3))), dt));
 }
 
-/* --- of a probability
- * ------------------------------------------------------------------------------------------------------- */
+/* --- of a probability --- */
 
 static void check_unit(L *l, Val x, const char *what) {
   B *b = l_b(l);
@@ -140,8 +138,7 @@ static void soft_margin_backward(L *l) {
   ret(l, b_cast(b, b_mul(b, v, seed(l, 0, v, l_int(l, 3))), dt));
 }
 
-/* --- negative log likelihood
- * --------------------------------------------------------------------------------------------------- */
+/* --- negative log likelihood --- */
 
 /* x [N, C, ...] or [C], target without the classes. */
 typedef struct nll {
@@ -243,8 +240,7 @@ static void nll_loss_backward(L *l) {
   ret(l, b_cast(b, v, dt));
 }
 
-/* --- margins over classes
- * ----------------------------------------------------------------------------------------------------- */
+/* --- margins over classes --- */
 
 /* x as [N, C]; *one: it was [C] (or a number). */
 static Val rows_of(B *b, Val x, bool *one) {

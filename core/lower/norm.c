@@ -26,9 +26,7 @@ static Val empty(B *b, tpu_dtype dt) {
   return b_zeros(b, dt, &none);
 }
 
-/* --- batch
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- batch --- */
 
 /* Where the arguments of a batch norm stand; -1 where it has none. */
 typedef struct places {
@@ -158,8 +156,7 @@ static void batch_norm_backward(L *l) {
     ret_none(l);
 }
 
-/* --- batch, in the pieces of SyncBatchNorm
- * ---------------------------------------------------------------------------- */
+/* --- batch, in the pieces of SyncBatchNorm --- */
 
 static void sync_stats(L *l) { /* (input, eps) -> mean, invstd */
   B *b = l_b(l);
@@ -238,9 +235,7 @@ static void sync_backward_elemt(L *l) {
   ret(l, b_cast(b, b_mul(b, v, channels(b, w == BAD ? invstd : b_mul(b, invstd, w), rank)), dt));
 }
 
-/* --- layer, RMS
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- layer, RMS --- */
 
 /* "2, 3" */
 static void list_words(char *out, size_t cap, const int64_t *v, int n) {
@@ -359,9 +354,7 @@ static void rms_norm_backward(L *l) {
     ret_none(l);
 }
 
-/* --- group
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* --- group --- */
 
 /* x as [N, G, C/G, spatial] */
 static Val groups_of(L *l, Val x, int sizes, int64_t g) {
@@ -425,9 +418,7 @@ static void group_norm_backward(L *l) {
   }
 }
 
-/* --- weight
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* --- weight --- */
 
 static uint32_t all_but(L *l, int i, Val v) {
   int rank = b_rank(l_b(l), v);

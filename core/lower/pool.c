@@ -87,9 +87,7 @@ static shape with_plane(B *b, Val x, int n, const int64_t *sizes) {
   return s;
 }
 
-/* --- max
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* --- max --- */
 
 /* Flat position of every element in its plane, I32, of x's shape. */
 Val pool_positions(B *b, Val x, int n) {
@@ -235,9 +233,7 @@ static void max_unpool(L *l) {
   ret(l, pool_scatter(b, SCAT_SET, x, at, n, size));
 }
 
-/* --- average
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- average --- */
 
 /* How many elements the windows along an axis count, as a vector that broadcasts over x. */
 static Val axis_counts(B *b, const pool *p, int j, bool with_pad, tpu_dtype dt) {

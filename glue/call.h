@@ -280,6 +280,15 @@ void Frame::put(tpu_arg &a, char kind, const IValue &v) {
   }
 }
 
+// torch.set_default_dtype is a global of PyTorch's; the core has its own copy.
+inline void tell_default_dtype() {
+  static std::atomic<ScalarType> told{ScalarType::Float};
+  const ScalarType now = c10::get_default_dtype_as_scalartype();
+  if (C10_LIKELY(told.load(std::memory_order_relaxed) == now)) return;
+  tpu_set_default_dtype(int(now));
+  told = now;
+}
+
 // False: declined, nothing happened.
 bool Frame::run() {
   if (C10_UNLIKELY(stray >= 0)) at = stray, wrong_device(stray_tensor);
@@ -288,6 +297,7 @@ bool Frame::run() {
                 "Expected all tensors to be on the same device, but found at least two ",
                 "devices, tpu:", device, " and cpu! (a CPU tensor cannot receive the result)");
   if (C10_UNLIKELY(e.fills) && call.nouts == 1) unexpand(const_cast<tpu_tensor &>(call.outs[0]));
+  tell_default_dtype();
   call.row = e.row, call.variant = e.variant;
   call.device = device_or_current(DeviceIndex(device));
   if (C10_UNLIKELY(e.random)) return draw();

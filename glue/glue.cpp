@@ -347,6 +347,7 @@ extern "C" const char *tpu_glue_init(void) {
   return failure->c_str();
 }
 
+extern "C" void tpu_glue_set_interrupt_type(void *type) { tpu::interrupt_type = type; }
 extern "C" void tpu_glue_set_fallback(int p) { tpu::policy = p; }
 extern "C" int tpu_glue_get_fallback(void) { return tpu::policy; }
 

@@ -11,6 +11,9 @@ extern "C" {
  * wrong (static). */
 const char *tpu_glue_init(void);
 
+/* The Python type that Ctrl-C during a compile raises; PyTorch's RuntimeError without it. */
+void tpu_glue_set_interrupt_type(void *type);
+
 /* What happens when an op has no kernel here: at first from TORCH_TPU_FALLBACK=warn|error|silent. */
 enum { TPU_FALLBACK_WARN, TPU_FALLBACK_ERROR, TPU_FALLBACK_SILENT };
 void tpu_glue_set_fallback(int policy);

@@ -49,16 +49,13 @@ static PyObject *done(tpu_error *e) {
     PyEval_RestoreThread(save);                \
   } while (0)
 
-/* Polled by the core during a long compile, on whatever thread waits. Python forgets what a handler raised
- * when PyTorch turns our error into its own, so an interrupt is armed again for the moment we are back. */
+/* Polled by the core during a long compile, on whatever thread waits. The exception of the handler is dropped: the
+ * error that the wait ends with raises KeyboardInterrupt. */
 static int interrupted(void) {
   if (!Py_IsInitialized()) return 0;
   PyGILState_STATE state = PyGILState_Ensure();
   const int stop = PyErr_CheckSignals() != 0;
-  if (stop) {
-    PyErr_Clear();
-    PyErr_SetInterrupt();
-  }
+  if (stop) PyErr_Clear();
   PyGILState_Release(state);
   return stop;
 }
@@ -72,6 +69,7 @@ static PyObject *mod_init(PyObject *self, PyObject *args) {
     PyErr_SetString(PyExc_RuntimeError, why);
     return NULL;
   }
+  tpu_glue_set_interrupt_type(PyExc_KeyboardInterrupt);
   tpu_set_interrupt_hook(interrupted);
   Py_RETURN_NONE;
 }

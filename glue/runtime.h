@@ -2,12 +2,32 @@
 // Included by glue.cpp alone. Nothing here starts the runtime except tpu_open in Hooks::init.
 #pragma once
 
+namespace torch {
+
+// As torch/csrc/Exceptions.h has it (which needs Python.h): PyTorch knows it by this name and raises the type
+// that it gives.
+struct PyTorchError : std::exception {
+  explicit PyTorchError(std::string text) : msg(std::move(text)) {}
+  virtual void *python_type() = 0;
+  const char *what() const noexcept override { return msg.c_str(); }
+  std::string msg;
+};
+
+} // namespace torch
+
 namespace tpu {
 
 constexpr auto kTpu = c10::DeviceType::PrivateUse1;
 using c10::Device;
 using c10::DeviceIndex;
 using c10::Stream;
+
+void *interrupt_type = nullptr; // KeyboardInterrupt
+
+struct Interrupted final : torch::PyTorchError {
+  using PyTorchError::PyTorchError;
+  void *python_type() override { return interrupt_type; }
+};
 
 // The one place where an error of the core becomes a C++ exception (and so a Python one).
 [[noreturn]] void raise(tpu_error *e) {
@@ -22,6 +42,9 @@ using c10::Stream;
   case TPU_NOT_IMPLEMENTED: throw c10::NotImplementedError(here, text);
   case TPU_OUT_OF_MEMORY: throw c10::OutOfMemoryError(here, text);
   case TPU_LINALG: throw c10::LinAlgError(here, text);
+  case TPU_INTERRUPTED:
+    if (interrupt_type) throw Interrupted(text);
+    [[fallthrough]];
   default: throw c10::Error(here, text);
   }
 }

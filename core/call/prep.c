@@ -286,6 +286,7 @@ tpu_error *prep_call(prep *p, const tpu_call *call) {
   text_add(&p->sig, &row, sizeof row);
   put8(p, call->variant | (step_precision() << 4) | (step_masks_off() << 7));
   put8(p, call->device);
+  put8(p, step_default_float());
   for (int i = 0; i < call->nargs; i++) TRY(put_arg(p, &call->args[i], flags));
   p->out_first = p->ntensors;
   put32(p, (uint32_t)call->nouts);

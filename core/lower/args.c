@@ -10,6 +10,9 @@
 #include "rt/rt.h"
 #include "step/step.h"
 
+/* Of the op that is being lowered; lowering is under the core lock. */
+static tpu_dtype default_float = DT_F32;
+
 void lower_begin(L *l, tpu_op *op, B *b, bool recording) {
   memset(l, 0, sizeof *l);
   l->b = b, l->op = op, l->recording = recording;
@@ -20,6 +23,7 @@ void lower_begin(L *l, tpu_op *op, B *b, bool recording) {
   for (uint32_t k = 0; k < op->nscalars; k++) l->scalars[k] = BAD;
   l->seed = l->offset = BAD;
   b_set_precision(b, op->precision);
+  default_float = (tpu_dtype)op->default_float;
   b_disable_masks(b, step_masks_off());
 }
 
@@ -304,7 +308,7 @@ tpu_dtype l_result_type(L *l, int n, const int *idx) {
       ops[m++] = (promo_operand){number_dtype(a), PROMO_NUMBER};
     }
   }
-  tpu_dtype dt = promote_types(ops, m, DT_F32);
+  tpu_dtype dt = promote_types(ops, m, default_float);
   if (dt != DT_NONE) return dt;
   l_fail(l, TPU_RUNTIME, "Promotion for %s and %s types is not supported",
          m > 0 ? tpu_dtype_torch_name(ops[0].dt) : "no", m > 1 ? tpu_dtype_torch_name(ops[1].dt) : "no");
@@ -312,7 +316,7 @@ tpu_dtype l_result_type(L *l, int n, const int *idx) {
 }
 
 tpu_dtype l_result_type2(L *l, int i, int j) { return l_result_type(l, 2, (const int[]){i, j}); }
-tpu_dtype l_float_type(tpu_dtype dt) { return dt_is_integral(dt) ? DT_F32 : dt; }
+tpu_dtype l_float_type(tpu_dtype dt) { return dt_is_integral(dt) ? default_float : dt; }
 
 Val l_tensor_as(L *l, int i, tpu_dtype dt) {
   return l_is_tensor(l, i) ? b_cast(l->b, l_tensor(l, i), dt) : l_scalar(l, i, dt);

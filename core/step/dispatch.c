@@ -12,6 +12,7 @@ tpu_error *(*tpu_resize_out)(tpu_tensor *t, int rank, const int64_t *sizes);
 static atomic_int mode = -1;
 static atomic_bool down;
 static int precision = 2;
+static tpu_dtype default_float = DT_F32;
 static bool masks_off;
 
 bool step_is_shut_down(void) { return atomic_load_explicit(&down, memory_order_relaxed); }
@@ -19,6 +20,12 @@ int step_precision(void) { return precision; }
 bool step_masks_off(void) { return masks_off; }
 void tpu_debug_disable_masks(bool off) { masks_off = off; }
 void tpu_set_matmul_precision(int p) { precision = p < 0 ? 0 : p > 2 ? 2 : p; }
+
+tpu_dtype step_default_float(void) { return default_float; }
+void tpu_set_default_dtype(int dtype) {
+  tpu_dtype dt = tpu_dtype_from_torch(dtype);
+  default_float = dt_is_float(dt) ? dt : DT_F32;
+}
 
 /* --- rows
  * ------------------------------------------------------------------------------------------------------------------

@@ -132,6 +132,7 @@ static tpu_op *op_copy(const prep *p) {
   tpu_op *op = tpu_xcalloc(1, sizeof *op);
   op->row = call->row, op->variant = (uint8_t)call->variant, op->device = (uint8_t)call->device;
   op->rung = p->rung, op->precision = step_precision();
+  op->default_float = (int8_t)step_default_float();
   op->nsyms = p->nsyms, op->nscalars = p->nscalars, op->ntensors = p->ntensors, op->out_first = p->out_first;
   op->nouts_given = (uint32_t)call->nouts;
   text_add(&op->sig, p->sig.p, p->sig.n);

@@ -17,12 +17,27 @@ def operands(dtype: torch.dtype, device: str) -> list[torch.Tensor]:
     return [one, one[0]]
 
 
+MORE = "more than the CPU"
+
+
+def known(dtype: torch.dtype) -> torch.dtype:
+    """There is no 16-bit complex on the device: it counts in complex64."""
+    return torch.complex64 if dtype == torch.complex32 else dtype
+
+
 def outcome(f, *args):
-    """The dtype, or the type of the exception."""
+    """The dtype, or the type of the exception; MORE where the CPU merely has no kernel."""
     try:
-        return f(*args).dtype
+        return known(f(*args).dtype)
     except (RuntimeError, TypeError) as error:
+        if args[0].device.type == "cpu" and "not implemented for" in str(error):
+            return MORE
         return RuntimeError if isinstance(error, RuntimeError) else type(error)
+
+
+def agree(f, tpu, cpu) -> bool:
+    expected = outcome(f, *cpu)
+    return expected == MORE or outcome(f, *tpu) == expected
 
 
 @pytest.mark.parametrize("a", ALL, ids=str)
@@ -32,13 +47,13 @@ def test_result_type(a):
         for x, y in itertools.product(operands(a, DEV), operands(b, DEV)):
             expected = torch.result_type(x.cpu(), y.cpu())
             assert torch.result_type(x, y) == expected
-            assert (x + y).dtype == expected, (x, y)
+            assert (x + y).dtype == known(expected), (x, y)
         for x, y in itertools.product(
             operands(a, DEV), operands(b, "cpu")[1:]
         ):  # a 0-dim CPU tensor may join
-            assert (x + y).dtype == torch.result_type(x.cpu(), y), (x, y)
+            assert (x + y).dtype == known(torch.result_type(x.cpu(), y)), (x, y)
     for x, number in itertools.product(operands(a, DEV), NUMBERS):
-        expected = torch.result_type(x.cpu(), number)
+        expected = known(torch.result_type(x.cpu(), number))
         assert (x + number).dtype == (number + x).dtype == expected, (x, number)
 
 
@@ -72,14 +87,14 @@ def test_binary(name):
         for i, j in ((0, 0), (0, 1), (1, 0)):
             cpu = operands(a, "cpu")[i], operands(b, "cpu")[j]
             tpu = operands(a, DEV)[i], operands(b, DEV)[j]
-            assert outcome(OPS[name], *tpu) == outcome(OPS[name], *cpu), (name, a, b, i, j)
+            assert agree(OPS[name], tpu, cpu), (name, a, b, i, j)
 
 
 def test_in_place_castability():
     """x += y is refused where the result does not fit x's kind."""
     for a, b in itertools.product(ALL, ALL):
-        got = outcome(lambda x, y: x.add_(y), operands(a, DEV)[0], operands(b, DEV)[0])
-        assert got == outcome(lambda x, y: x.add_(y), operands(a, "cpu")[0], operands(b, "cpu")[0]), (a, b)
+        tpu, cpu = ((operands(a, d)[0], operands(b, d)[0]) for d in (DEV, "cpu"))
+        assert agree(lambda x, y: x.add_(y), tpu, cpu), (a, b)
 
 
 UNARY = (
@@ -92,7 +107,7 @@ UNARY = (
 def test_unary(name):
     for dtype in ALL:
         f = getattr(torch, name)
-        assert outcome(f, operands(dtype, DEV)[0]) == outcome(f, operands(dtype, "cpu")[0]), (name, dtype)
+        assert agree(f, operands(dtype, DEV)[:1], operands(dtype, "cpu")[:1]), (name, dtype)
 
 
 REDUCTIONS = "sum prod mean cumsum cumprod amax any argmax std logsumexp norm count_nonzero".split()
@@ -104,7 +119,7 @@ def test_reductions(name):
         return getattr(torch, name)(x, **({"dim": 0} if name in ("cumsum", "cumprod", "logsumexp") else {}))
 
     for dtype in ALL:
-        assert outcome(f, operands(dtype, DEV)[0]) == outcome(f, operands(dtype, "cpu")[0]), (name, dtype)
+        assert agree(f, operands(dtype, DEV)[:1], operands(dtype, "cpu")[:1]), (name, dtype)
 
 
 def test_default_dtype():

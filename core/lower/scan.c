@@ -1,5 +1,7 @@
 /* Scans: cumulative sums, products, extremes, log-sum-exp. */
-#include "lower/lower.h"
+#include <math.h>
+
+#include "lower/indexing.h"
 
 /* (self, dim, dtype); datum: RED_SUM or RED_PROD */
 static void cumulative(L *l) {
@@ -29,19 +31,73 @@ static void cumulative_extreme(L *l) {
   }
 }
 
-/* log(exp(p) + exp(q)), exact for infinities of one sign; complex numbers are scaled by the real part. */
+/* log(exp(p) + exp(q)), exact for infinities of one sign. */
 static Val log_add_exp(B *b, Val p, Val q) {
-  bool is_complex = dt_is_complex(b_dtype(b, p));
-  Val re = b_real(b, p), im = b_real(b, q), most = b_maximum(b, re, im);
-  if (is_complex) {
-    Val m = b_select(b, b_isinf(b, most), b_like(b, most, 0), most);
-    return b_add(b, b_log(b, b_add(b, b_exp(b, b_sub(b, p, m)), b_exp(b, b_sub(b, q, m)))), m);
-  }
+  Val most = b_maximum(b, p, q), one_sign = b_and(b, b_isinf(b, most), b_eq(b, p, q));
   Val sum = b_add(b, most, b_log1p(b, b_exp(b, b_neg(b, b_abs(b, b_sub(b, p, q))))));
-  return b_select(b, b_and(b, b_isinf(b, most), b_eq(b, p, q)), p, sum);
+  return b_select(b, one_sign, p, sum);
 }
 
-/* Log-step, as b_cumulative. What comes in from outside is log 0. */
+/* The same for complex numbers, as torch has it: from the one of the greater real part, so that the imaginary
+ * part is not brought back into (-pi, pi]. */
+static Val complex_log_add_exp(B *b, Val p, Val q) {
+  Val re = b_real(b, p), im = b_real(b, q), swap = b_gt(b, re, im),
+      nan = b_or(b, b_isnan(b, p), b_isnan(b, q));
+  Val least = b_select(b, swap, q, p), most = b_select(b, swap, p, q);
+  Val low = b_and(b, b_eq(b, re, im), b_eq(b, re, b_like(b, re, -INFINITY)));
+  Val high = b_and(b, b_eq(b, re, im), b_eq(b, re, b_like(b, re, INFINITY)));
+  Val sum = b_add(b, most, b_log1p(b, b_exp(b, b_sub(b, least, most))));
+  sum = b_select(b, high, b_log(b, b_add(b, b_exp(b, p), b_exp(b, q))), b_select(b, low, least, sum));
+  return b_select(b, nan, b_const_c(b, b_dtype(b, p), NAN, NAN), sum);
+}
+
+/* Log-step over shifted copies. What comes in from outside is log 0. */
+static Val real_scan(B *b, Val v, int axis, int64_t n) {
+  Val nothing = b_min_value(b, b_dtype(b, v));
+  for (int64_t k = 1; k < n && b_ok(b); k *= 2) v = log_add_exp(b, b_pad_axis(b, v, axis, k, -k, nothing), v);
+  return v;
+}
+
+typedef struct steps {
+  Val x; /* the axis in front */
+  int64_t n;
+} steps;
+
+static Val row_of(B *b, Val x, Val i) {
+  const shape *s = b_shape(b, x);
+  Val at[IR_MAX_RANK];
+  int64_t sizes[IR_MAX_RANK];
+  for (int k = 0; k < s->rank; k++) {
+    at[k] = k ? b_const_i(b, DT_I32, 0) : i;
+    sizes[k] = k ? s->d[k].n : 1;
+  }
+  return b_dynamic_slice(b, x, at, sizes);
+}
+
+/* args: the place, the sum so far, the result */
+static void complex_step(B *b, void *ctx, const Val *args, Val *results) {
+  steps *s = ctx;
+  Val at[IR_MAX_RANK] = {args[0]};
+  for (int k = 1; k < b_rank(b, s->x); k++) at[k] = b_const_i(b, DT_I32, 0);
+  results[0] = b_add(b, args[0], b_const_i(b, DT_I32, 1));
+  results[1] = complex_log_add_exp(b, row_of(b, s->x, args[0]), args[1]);
+  results[2] = b_dynamic_update(b, args[2], results[1], at);
+}
+
+static Val steps_left(B *b, void *ctx, const Val *args) {
+  return b_lt(b, args[0], b_const_i(b, DT_I32, ((steps *)ctx)->n));
+}
+
+/* One after the other: of complex logarithms, another order may be another branch. */
+static Val complex_scan(B *b, Val v, int axis, int64_t n) {
+  steps s = {ix_move(b, v, axis, 0), n};
+  Val one = b_const_i(b, DT_I32, 1), out[3];
+  if (!b_ok(b) || n < 2 || b_numel_static(b, v) == 0) return v;
+  b_while(b, 3, (Val[]){one, row_of(b, s.x, b_const_i(b, DT_I32, 0)), s.x}, steps_left, complex_step, &s,
+          out);
+  return ix_move(b, out[2], 0, axis);
+}
+
 static void logcumsumexp(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0);
@@ -51,12 +107,9 @@ static void logcumsumexp(L *l) {
     l_fail(l, TPU_NOT_IMPLEMENTED, "\"logcumsumexp_out_cpu\" not implemented for '%s'",
            tpu_dtype_torch_name(dt));
   int64_t n = b_rank(b, x) ? b_dim_static(b, x, axis) : 1;
-  Val v = b_cast(b, x, dt_acc(dt)), nothing = b_min_value(b, dt_real(dt_acc(dt)));
-  for (int64_t k = 1; k < n && b_ok(b); k *= 2) {
-    Val moved = b_pad_axis(b, v, axis, k, -k, b_cast(b, nothing, b_dtype(b, v)));
-    v = log_add_exp(b, moved, v);
-  }
-  ret(l, b_cast(b, v, dt));
+  if (!b_ok(b)) return;
+  Val v = b_cast(b, x, dt_acc(dt));
+  ret(l, b_cast(b, dt_is_complex(dt) ? complex_scan(b, v, axis, n) : real_scan(b, v, axis, n), dt));
 }
 
 const tpu_row rows_scan[] = {{"cumsum", cumulative, RED_SUM, ROW_MASK},

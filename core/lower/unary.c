@@ -29,7 +29,7 @@ static void sign(L *l) {
 
 static void relu(L *l) {
   if (b_dtype(l_b(l), l_tensor(l, 0)) == DT_BOOL)
-    l_fail(l, TPU_TYPE, "Boolean inputs not supported for relu");
+    l_fail(l, TPU_RUNTIME, "Boolean inputs not supported for relu");
   unary(l);
 }
 

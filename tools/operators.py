@@ -20,10 +20,10 @@ COMPOSITE = (
 )
 REASONS = (
     (r"quant|qint|q_scale|q_zero|q_per|fbgemm|fused_moving_avg|fake_quant|dequant", "quantised tensors are not there"),
-    (r"sparse|coalesce|indices|crow|ccol|to_dense|_values|_nnz|_dim[IV]|spdiags", "sparse layouts are not there"),
+    (r"sparse|coalesce|indices|crow|ccol|to_dense|_values|_nnz|_dim[IV]|spdiags|sspaddmm", "sparse layouts are not there"),
     (r"mkldnn|mkl_", "a layout of the CPU library"),
     (r"nested|jagged|padded_dense", "nested tensors are not there"),
-    (r"_for_cpu|_cpu|_slow_conv2d|transform_bias_rescale", "a kernel of the CPU's own"),
+    (r"_for_cpu|_cpu|slow_conv|transform_bias_rescale", "a kernel of the CPU's own"),
     (r"_int4|_int8|weight_int|_pack|_scaled_(grouped_)?mm|_grouped_mm", "packed weights"),
     (r"linalg_eig(\.|$|vals)|geqrf|ormqr|ldl|orgqr|householder|lstsq", "LAPACK's algorithm has no counterpart in StableHLO"),
     (r"histogramdd|segment_reduce|hash_tensor|airy", "rarely used"),

@@ -183,7 +183,8 @@ tpu_mode
 tpu_get_mode(void); /* at first from TORCH_TPU_EAGER_MODE, TPU_LAUNCH_BLOCKING, TORCH_TPU_DEFER_AND_FUSE */
 tpu_error *tpu_set_mode(tpu_mode m);  /* flushes */
 void tpu_set_matmul_precision(int p); /* 0 default, 1 high, 2 highest */
-void tpu_set_default_dtype(int dtype); /* torch.set_default_dtype: what integers become where floats are needed */
+void tpu_set_default_dtype(
+    int dtype); /* torch.set_default_dtype: what integers become where floats are needed */
 bool tpu_sizes_auto(void);
 void tpu_set_sizes_auto(bool on);
 

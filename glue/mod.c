@@ -49,8 +49,8 @@ static PyObject *done(tpu_error *e) {
     PyEval_RestoreThread(save);                \
   } while (0)
 
-/* Polled by the core during a long compile, on whatever thread waits. The exception of the handler is dropped: the
- * error that the wait ends with raises KeyboardInterrupt. */
+/* Polled by the core during a long compile, on whatever thread waits. The exception of the handler is
+ * dropped: the error that the wait ends with raises KeyboardInterrupt. */
 static int interrupted(void) {
   if (!Py_IsInitialized()) return 0;
   PyGILState_STATE state = PyGILState_Ensure();

@@ -98,8 +98,7 @@ bool l_scalar_is(L *l, int i, double v); /* true only when the value is structur
  * tensor lists. */
 tpu_dtype l_result_type(L *l, int n, const int *idx);
 tpu_dtype l_result_type2(L *l, int i, int j);
-tpu_dtype
-l_float_type(tpu_dtype dt); /* integers and bool -> the default float dtype, others themselves */
+tpu_dtype l_float_type(tpu_dtype dt); /* integers and bool -> the default float dtype, others themselves */
 Val l_tensor_as(L *l, int i, tpu_dtype dt); /* l_tensor or l_scalar, cast */
 Val l_to_float(L *l, int i);                /* l_tensor cast to l_float_type of its dtype */
 

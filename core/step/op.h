@@ -84,7 +84,7 @@ typedef struct tpu_op {
   uint64_t rng_blocks; /* Philox counters that a call takes */
   bool reads_rng, has_check;
   int precision;
-  int8_t default_float; /* tpu_dtype */
+  int8_t default_float;    /* tpu_dtype */
   const char *declined;    /* the core does not do this case */
   bool needs_resize;       /* OUT: the out tensors do not have the result's sizes, which stand in outs */
   struct program *program; /* strict: the op alone; NULL until first run */

@@ -7,9 +7,9 @@
 #include "value/storage.h"
 
 bool step_is_shut_down(void);
-int step_precision(void);  /* of dots: part of signatures */
+int step_precision(void);           /* of dots: part of signatures */
 tpu_dtype step_default_float(void); /* torch.get_default_dtype(): part of signatures */
-bool step_masks_off(void); /* test switch: part of signatures */
+bool step_masks_off(void);          /* test switch: part of signatures */
 /* Makes the storage's value real (flushes the trace that makes it). The error of a poisoned value. May drop
  * and retake the lock. */
 tpu_error *step_materialize(tpu_value *v);

@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import sys
 from typing import Any
-
-
-def _folder(path: str) -> str:
-    try:
-        sizes = [e.stat().st_size for e in os.scandir(path) if e.is_file()]
-    except OSError as error:
-        return f"{path} ({error.strerror})"
-    return f"{path} ({len(sizes)} files, {sum(sizes) / (1 << 20):.1f} MiB)"
 
 
 def info(as_json: bool) -> int:
@@ -50,8 +41,12 @@ def info(as_json: bool) -> int:
         print(json.dumps(facts, indent=2))
         return 0 if facts["works"] else 1
     for key, value in facts.items():
-        if key in ("cache_dir",) and value:
-            value = _folder(value)
+        if key == "cache_dir" and value:
+            value += (
+                f" ({facts.get('cache_entries')} programs, {facts.get('cache_bytes', 0) / (1 << 20):.1f} MiB)"
+            )
+        if key in ("cache_entries", "cache_bytes"):
+            continue
         if isinstance(value, list):
             value = ", ".join(json.dumps(v) if isinstance(v, dict) else str(v) for v in value)
         if value not in (None, ""):

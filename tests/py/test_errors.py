@@ -150,6 +150,7 @@ def test_a_bad_plugin_is_one_sentence(tmp_path, content, words):
 def test_ctrl_c_during_a_compile():
     code = """
 import os, signal, threading, time, torch
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 x = torch.randn(30, 30, device='tpu')
 (x @ x).sum().item()
 torch.tpu.set_eager_mode('fused')

@@ -201,7 +201,8 @@ def sgd(p):
 
 
 def adamw(p):
-    return torch.optim.AdamW(p, lr=2e-3)
+    # at Adam's default eps, gradients that are zero but for rounding (pixels that are always dark) become whole steps of either sign
+    return torch.optim.AdamW(p, lr=2e-3, eps=1e-5)
 
 
 @pytest.mark.parametrize("make_optimizer", [sgd, adamw])

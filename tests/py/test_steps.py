@@ -44,11 +44,11 @@ def test_equal_layers_are_a_handful_of_programs() -> None:
 
 def test_a_loop_without_reads_is_bounded() -> None:
     x = torch.ones(64, device="tpu")
+    before = torch.tpu.memory_stats()["allocation.all.current"]
     with torch.tpu.eager_mode("fused"):
         for _ in range(3000):
             x = x * 1.0001 + 0.5 - x * 0.0001
-        buffers = torch.tpu.memory_stats()["allocation.all.current"]
-        assert buffers < 200
+        assert torch.tpu.memory_stats()["allocation.all.current"] - before < 20
     assert torch.isfinite(x).all().item()
 
 

@@ -293,7 +293,7 @@ def test_row_54_56_attention_masks():
         return q.grad, k.grad, v.grad
 
     mask[0, 0, 2] = True
-    both(backward, q, k, v, mask, strides=False, rtol=1e-4, atol=1e-5)
+    both(backward, q, k, v, mask, strides=False)
 
 
 def test_row_57_multi_head_attention_trains_without_nan():
@@ -355,7 +355,7 @@ def test_rows_58_60_64_convolutions(name):
         (y * y).sum().backward()
         return y.detach(), x.grad, [p.grad for p in n.parameters()]
 
-    both(f, data(*shape), *[p.detach() for p in m.parameters()], strides=False, rtol=1e-4, atol=1e-4)
+    both(f, data(*shape), *[p.detach() for p in m.parameters()], strides=False)
 
 
 def test_row_61_63_empty():
@@ -568,6 +568,7 @@ def test_double_backward():
         g.square().sum().backward()
         return x.grad, w.grad
 
+    # sums of products of gradients up to 1e3: the last bits of two differentiations add up (2e-6 relative seen)
     both(f, data(4, 3), data(3, 5), strides=False, rtol=1e-4, atol=1e-4)
     x = data(3, dtype=torch.float64).to(DEV).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: (x.sin() * x.exp()).sum(), (x,))
@@ -630,7 +631,7 @@ def test_recurrent_layers(make, bidirectional):
         return y.detach(), x.grad, [p.grad for p in n.parameters()]
 
     parameters = [p.detach() for p in m.parameters()]
-    both(f, data(3, 6, 4), *parameters, strides=False, rtol=1e-4, atol=1e-5)
+    both(f, data(3, 6, 4), *parameters, strides=False)
     cells = {torch.nn.LSTM: torch.nn.LSTMCell, torch.nn.GRU: torch.nn.GRUCell, torch.nn.RNN: torch.nn.RNNCell}
     cell = cells[make](4, 5)
     on_tpu = cells[make](4, 5).to(DEV)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
-pytest.importorskip("expecttest")
 import conformance
+import pytest
 
 STATES = json.loads(conformance.STATES.read_text())
 

@@ -369,9 +369,10 @@ def test_attention():
         on = {k: v.to(dev) if isinstance(v, torch.Tensor) else v for k, v in kw.items()}
         a, b = q.clone().requires_grad_(), q.to(dev).requires_grad_()
         y, z = (torch.nn.functional.scaled_dot_product_attention(t, t, t, **k) for t, k in ((a, kw), (b, on)))
-        torch.testing.assert_close(z.cpu(), y, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(z.cpu(), y)
         y.square().sum().backward()
         z.square().sum().backward()
+        # the same tensor as query, key and value: three gradients are summed, in another order than the CPU's
         torch.testing.assert_close(b.grad.cpu(), a.grad, rtol=1e-3, atol=1e-4)
 
 

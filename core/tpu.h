@@ -21,8 +21,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default) /* the Python module calls these across a shared library */
 
-/* --- devices
- * ------------------------------------------------------------------------------------------------------ */
+/* --- devices --- */
 /* Finds and loads the plugin, makes the client. Idempotent. What every dispatch does by itself on first use.
  */
 tpu_error *tpu_open(void);
@@ -33,8 +32,7 @@ tpu_error *tpu_synchronize(int device); /* flushes, waits, raises what failed; -
 /* Flushes the fused trace without waiting. */
 tpu_error *tpu_flush(void);
 
-/* --- storages
- * ----------------------------------------------------------------------------------------------------- */
+/* --- storages --- */
 /* What a c10::DataPtr of ours has as context. One owner: the DataPtr. */
 typedef struct tpu_storage tpu_storage;
 tpu_error *tpu_storage_new(int device, size_t nbytes,
@@ -51,8 +49,7 @@ tpu_error *tpu_storage_resize(tpu_storage *s,
 tpu_storage *tpu_storage_find(const void *address);
 uint64_t tpu_storage_version(const tpu_storage *s);
 
-/* --- tensors and calls
- * -------------------------------------------------------------------------------------------- */
+/* --- tensors and calls --- */
 enum {
   TPU_T_UNDEFINED = 1, /* an undefined tensor (optional argument not given) */
   TPU_T_HOST = 2,      /* 0-dim CPU tensor: `host` points at its value */
@@ -157,8 +154,7 @@ tpu_error *tpu_dispatch(tpu_call *call);
  * when it was not empty; fills *t anew. Called without the core's lock. NULL result = fine. */
 extern tpu_error *(*tpu_resize_out)(tpu_tensor *t, int rank, const int64_t *sizes);
 
-/* --- host transfers
- * ----------------------------------------------------------------------------------------------- */
+/* --- host transfers --- */
 /* dst (tpu) = src (host memory of src_dtype, strides in elements); same sizes. The source may be overwritten
  * right after. */
 tpu_error *tpu_upload(const void *src, int src_dtype, const int64_t *src_strides, const tpu_tensor *dst);
@@ -167,8 +163,7 @@ tpu_error *tpu_download(const tpu_tensor *src, void *dst);
 /* tpu -> tpu, any dtypes, devices, geometry; sizes must broadcast from src to dst. */
 tpu_error *tpu_copy(const tpu_tensor *src, const tpu_tensor *dst);
 
-/* --- streams, events
- * ---------------------------------------------------------------------------------------------- */
+/* --- streams, events --- */
 typedef struct tpu_event tpu_event;
 tpu_error *tpu_event_record(int device, tpu_event **out); /* flushes */
 bool tpu_event_query(tpu_event *e);
@@ -176,8 +171,7 @@ tpu_error *tpu_event_wait(tpu_event *e);                       /* host waits */
 double tpu_event_elapsed_ms(tpu_event *start, tpu_event *end); /* waits for both */
 void tpu_event_free(tpu_event *e);
 
-/* --- modes, memory, statistics
- * ------------------------------------------------------------------------------------ */
+/* --- modes, memory, statistics --- */
 typedef enum tpu_mode { TPU_MODE_STRICT, TPU_MODE_DEBUG, TPU_MODE_FUSED } tpu_mode;
 tpu_mode
 tpu_get_mode(void); /* at first from TORCH_TPU_EAGER_MODE, TPU_LAUNCH_BLOCKING, TORCH_TPU_DEFER_AND_FUSE */

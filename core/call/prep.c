@@ -3,20 +3,12 @@
 
 #include <string.h>
 
+#include "base/grow.h"
 #include "step/step.h"
-
-#define GROW(p, what, cap)                                               \
-  do {                                                                   \
-    if ((p)->n##what == (p)->cap) {                                      \
-      (p)->cap = (p)->cap ? (p)->cap * 2 : 16;                           \
-      (p)->what = tpu_xrealloc((p)->what, (p)->cap * sizeof *(p)->what); \
-    }                                                                    \
-  } while (0)
 
 static uint32_t serial; /* of preparations: marks storages already seen by this one */
 static bool auto_sizes;
 
-bool sizes_auto(void) { return auto_sizes; }
 bool tpu_sizes_auto(void) { return auto_sizes; }
 void tpu_set_sizes_auto(bool on) { auto_sizes = on; }
 
@@ -38,14 +30,14 @@ static void put32(prep *p, uint32_t v) { text_put(&p->sig, &v, sizeof v); }
 static void put64(prep *p, int64_t v) { text_put(&p->sig, &v, sizeof v); }
 
 static uint32_t add_scalar(prep *p, tpu_dtype dt, uint64_t lo, uint64_t hi) {
-  GROW(p, scalars, cap_scalars);
+  GROW(p->scalars, p->nscalars, p->cap_scalars, 16);
   p->scalars[p->nscalars] = (prep_scalar){lo, hi, (int8_t)dt};
   return p->nscalars++;
 }
 
 static uint32_t add_store(prep *p, tpu_storage *s) {
   if (s->mark_serial == serial) return s->mark_index;
-  GROW(p, stores, cap_stores);
+  GROW(p->stores, p->nstores, p->cap_stores, 16);
   p->stores[p->nstores] = (prep_store){s, s->value};
   s->mark_serial = serial;
   return s->mark_index = p->nstores++;
@@ -55,60 +47,58 @@ static uint32_t sym_number(prep *p, const vdim *d) {
   if (!d->sym) return 0;
   for (uint32_t k = 0; k < p->nsyms; k++)
     if (p->syms[k].sym == d->sym) return k + 1;
-  GROW(p, syms, cap_syms);
+  GROW(p->syms, p->nsyms, p->cap_syms, 16);
   p->syms[p->nsyms] = (prep_sym){d->sym, d->logical};
   return ++p->nsyms;
 }
 
-/* --- numbers
- * ------------------------------------------------------------------------------------------------------- */
-static bool special(double v, uint32_t flags) {
-  if (v == 0 || v == 1) return true;
-  return (flags & ROW_SPECIAL) && (v == -2 || v == -1 || v == -0.5 || v == 0.5 || v == 2 || v == 3);
+/* --- numbers --- */
+bool number_is_operand(const tpu_arg *a, uint32_t flags) {
+  if (a->tag == TPU_A_SCALAR_B) return false;
+  if (a->tag == TPU_A_SCALAR_C) return true;
+  double v = a->tag == TPU_A_SCALAR_D || a->tag == TPU_A_DOUBLE ? a->u.d : (double)a->u.i;
+  if (v == 0) return a->u.i != 0; /* -0.0 */
+  if (v == 1) return false;
+  return !((flags & ROW_SPECIAL) && (v == -2 || v == -1 || v == -0.5 || v == 0.5 || v == 2 || v == 3));
 }
 
-/* A number: structure where its value is special, else an operand. */
-static void put_number(prep *p, int tag, const tpu_arg *a, uint32_t flags) {
-  double c[2] = {0, 0};
-  tpu_dtype dt = tag == TPU_A_SCALAR_B   ? DT_BOOL
-                 : tag == TPU_A_SCALAR_I ? DT_I64
-                 : tag == TPU_A_SCALAR_C ? DT_C128
-                                         : DT_F64;
-  uint64_t bits = (uint64_t)a->u.i;
-  double v = dt == DT_F64 ? a->u.d : (double)a->u.i;
-  if (dt == DT_C128) memcpy(c, a->u.ds, sizeof c);
-  put8(p, tag);
-  bool structure = dt == DT_BOOL ||
-                   (dt != DT_C128 && special(v, flags) && !(v == 0 && bits != 0)); /* -0.0 is an operand */
-  put8(p, structure);
-  if (structure) {
-    put64(p, (int64_t)bits);
+static void put_number(prep *p, const tpu_arg *a, uint32_t flags) {
+  bool operand = number_is_operand(a, flags);
+  put8(p, a->tag);
+  put8(p, !operand);
+  if (!operand) {
+    put64(p, a->u.i);
     return;
   }
-  uint64_t parts[2] = {bits, 0};
-  if (dt == DT_C128) memcpy(parts, c, sizeof parts);
+  uint64_t parts[2] = {(uint64_t)a->u.i, 0};
+  if (a->tag == TPU_A_SCALAR_C) memcpy(parts, a->u.ds, sizeof parts);
+  tpu_dtype dt = a->tag == TPU_A_SCALAR_I ? DT_I64 : a->tag == TPU_A_SCALAR_C ? DT_C128 : DT_F64;
   add_scalar(p, dt, parts[0], parts[1]);
 }
 
-static void put_host(prep *p, prep_tensor *pt, const tpu_tensor *t, uint32_t flags) {
-  uint64_t bits[2] = {0, 0};
-  memcpy(bits, t->host, dt_bytes((tpu_dtype)pt->dtype));
-  put8(p, 'H');
-  put8(p, pt->dtype);
-  put8(p, t->flags);
-  double v = pt->dtype == DT_F64   ? *(const double *)t->host
-             : pt->dtype == DT_I64 ? (double)*(const int64_t *)t->host
-                                   : 0.25;
-  bool structure =
-      (t->flags & TPU_T_WRAPPED) && (flags & ROW_SPECIAL) && special(v, flags) && !(v == 0 && bits[0]);
-  put8(p, structure);
-  pt->host = true;
-  pt->scalar = add_scalar(p, (tpu_dtype)pt->dtype, bits[0], bits[1]);
-  if (structure) put64(p, (int64_t)bits[0]);
+/* A number in tensor's clothes is structure only where the row asked for special values. */
+static bool host_is_structure(const prep_tensor *pt, uint32_t flags) {
+  if (!(pt->t->flags & TPU_T_WRAPPED) || !(flags & ROW_SPECIAL)) return false;
+  if (pt->dtype != DT_I64 && pt->dtype != DT_F64) return false;
+  tpu_arg a = {.tag = pt->dtype == DT_I64 ? TPU_A_SCALAR_I : TPU_A_SCALAR_D};
+  memcpy(&a.u.i, pt->t->host, sizeof a.u.i);
+  return !number_is_operand(&a, flags);
 }
 
-/* --- tensors
- * ------------------------------------------------------------------------------------------------------- */
+static void put_host(prep *p, prep_tensor *pt, uint32_t flags) {
+  uint64_t bits[2] = {0, 0};
+  memcpy(bits, pt->t->host, dt_bytes((tpu_dtype)pt->dtype));
+  pt->host = true;
+  pt->structure = host_is_structure(pt, flags);
+  put8(p, 'H');
+  put8(p, pt->dtype);
+  put8(p, pt->t->flags);
+  put8(p, pt->structure);
+  pt->scalar = add_scalar(p, (tpu_dtype)pt->dtype, bits[0], bits[1]);
+  if (pt->structure) put64(p, (int64_t)bits[0]);
+}
+
+/* --- tensors --- */
 static void put_value_type(prep *p, const prep_store *ps) {
   if (!ps->v) {
     put8(p, 'E');
@@ -180,7 +170,7 @@ static tpu_error *settle(prep *p, prep_tensor *pt, uint32_t flags) {
 }
 
 static tpu_error *put_tensor(prep *p, const tpu_tensor *t, uint32_t flags) {
-  GROW(p, tensors, cap_tensors);
+  GROW(p->tensors, p->ntensors, p->cap_tensors, 16);
   prep_tensor *pt = &p->tensors[p->ntensors++];
   pt->t = NULL;
   if (t->flags & TPU_T_UNDEFINED) {
@@ -188,7 +178,7 @@ static tpu_error *put_tensor(prep *p, const tpu_tensor *t, uint32_t flags) {
     return NULL;
   }
   pt->t = t;
-  pt->host = false;
+  pt->host = pt->structure = false;
   tpu_dtype dt = tpu_dtype_from_torch(t->dtype);
   if (dt == DT_NONE || t->rank > TPU_MAX_RANK) {
     p->decline = dt == DT_NONE ? "a dtype that XLA does not have" : "a tensor of more than 16 dims";
@@ -197,7 +187,7 @@ static tpu_error *put_tensor(prep *p, const tpu_tensor *t, uint32_t flags) {
   }
   pt->dtype = (int8_t)dt;
   if (t->flags & TPU_T_HOST) {
-    put_host(p, pt, t, flags);
+    put_host(p, pt, flags);
     return NULL;
   }
   bool seen = t->storage->mark_serial == serial;
@@ -223,7 +213,7 @@ static tpu_error *put_arg(prep *p, const tpu_arg *a, uint32_t flags) {
     return NULL;
   case TPU_A_DOUBLE:
     if (flags & ROW_FLOAT_PARAM) {
-      put_number(p, a->tag, a, flags);
+      put_number(p, a, flags);
       return NULL;
     } /* fall through */
   case TPU_A_INT:
@@ -235,7 +225,7 @@ static tpu_error *put_arg(prep *p, const tpu_arg *a, uint32_t flags) {
   case TPU_A_SCALAR_I:
   case TPU_A_SCALAR_D:
   case TPU_A_SCALAR_B:
-  case TPU_A_SCALAR_C: put_number(p, a->tag, a, flags); return NULL;
+  case TPU_A_SCALAR_C: put_number(p, a, flags); return NULL;
   case TPU_A_INTS:
   case TPU_A_BOOLS:
   case TPU_A_DOUBLES:
@@ -246,7 +236,7 @@ static tpu_error *put_arg(prep *p, const tpu_arg *a, uint32_t flags) {
   case TPU_A_SCALARS:
     put8(p, a->tag);
     put32(p, a->n);
-    for (uint32_t k = 0; k < a->n; k++) put_number(p, a->u.as[k].tag, &a->u.as[k], flags);
+    for (uint32_t k = 0; k < a->n; k++) put_number(p, &a->u.as[k], flags);
     return NULL;
   case TPU_A_STRING:
     put8(p, a->tag);

@@ -25,11 +25,11 @@ typedef struct prep_scalar {
 } prep_scalar;
 
 typedef struct prep_tensor {
-  const tpu_tensor *t; /* borrowed; NULL: undefined */
-  int8_t dtype;        /* tpu_dtype */
-  bool host;
-  uint32_t store;  /* !host: index into stores */
-  uint32_t scalar; /* host: its value; else the offset operand where geom.offset */
+  const tpu_tensor *t;  /* borrowed; NULL: undefined */
+  int8_t dtype;         /* tpu_dtype */
+  bool host, structure; /* structure: a number whose value is part of the signature */
+  uint32_t store;       /* !host: index into stores */
+  uint32_t scalar;      /* host: its value; else the offset operand where geom.offset */
   geom g;
 } prep_tensor;
 
@@ -56,8 +56,9 @@ typedef struct prep {
  * class NONE, is cut to exact first; a byte storage is retyped; both may launch. Core lock held. */
 tpu_error *prep_call(prep *p, const tpu_call *call);
 
-/* Test switch: growing cats and marked inputs stay generic. */
-bool sizes_auto(void);
+/* Is this number (Scalar tags, or DOUBLE with ROW_FLOAT_PARAM) an operand of the program, or structure
+ * (lower.h)? */
+bool number_is_operand(const tpu_arg *a, uint32_t flags);
 /* The smallest rung of the ladder >= n: 2, 3, 4, 6, 8, 12, 16, 24, 32, 48 ... */
 int64_t ladder_rung(int64_t n);
 

@@ -182,8 +182,7 @@ Val b_dynamic_update(B *b, Val x, Val update, const Val *starts);
 Val b_tile_dim(B *b, Val x, int axis, int64_t times);          /* [a b] -> [a b a b] */
 Val b_repeat_interleave(B *b, Val x, int axis, int64_t times); /* [a b] -> [a a b b] */
 
-/* --- reductions: axes is a bit mask, bit i = axis i; a reduced axis goes, or stays as 1 with keepdim
- * ------------ */
+/* --- reductions: axes is a bit mask, bit i = axis i; a reduced axis goes, or stays as 1 with keepdim --- */
 typedef enum b_red { RED_SUM, RED_PROD, RED_MAX, RED_MIN, RED_AND, RED_OR, RED_XOR } b_red;
 uint32_t axes_all(int rank);
 Val b_reduce(B *b, b_red kind, Val x, uint32_t axes,
@@ -204,8 +203,7 @@ Val b_cumulative(B *b, b_red kind, Val x, int axis, bool reverse);
 Val b_cum_arg(B *b, bool max, Val x, int axis,
               Val *value); /* cummax / cummin: index i64 of the latest extreme, torch's rule */
 
-/* --- windows, convolution, dots
- * ----------------------------------------------------------------------------- */
+/* --- windows, convolution, dots --- */
 typedef struct b_window { /* all arrays have x's rank; 0-filled = default of 1 for size/stride/dilation, 0 for
                              pads */
   int64_t size[IR_MAX_RANK], stride[IR_MAX_RANK], lo[IR_MAX_RANK], hi[IR_MAX_RANK];
@@ -235,8 +233,7 @@ Val b_matmul(B *b, Val x, Val y); /* torch.matmul's rules for ranks 1, 2, n; bat
 Val b_matmul_acc(B *b, Val x, Val y,
                  tpu_dtype out); /* the same, result left in `out` (e.g. F32 of BF16 inputs) */
 
-/* --- gather, scatter, sort
- * ----------------------------------------------------------------------------------- */
+/* --- gather, scatter, sort --- */
 /* x[..., idx, ...] along axis: idx's dims take axis' place. Index dtype any integer; values must be in range
  * or are clamped (see b_check). */
 Val b_take(B *b, Val x, Val idx, int axis);
@@ -259,8 +256,7 @@ Val b_sort(B *b, Val x, int axis, bool descending, Val *index);
 void b_sort_multi(B *b, const Val *vs, int n, int nkeys, int axis, bool descending, Val *outs);
 Val b_topk(B *b, Val x, int64_t k, int axis, bool largest, Val *index); /* sorted; NaN counts as greatest */
 
-/* --- masks, checks
- * --------------------------------------------------------------------------------------------- */
+/* --- masks, checks --- */
 /* x with `identity` (a scalar of x's dtype) in the padding of the generic dims among `axes`; x itself where
  * there are none. */
 Val b_mask_pad(B *b, Val x, uint32_t axes, Val identity);
@@ -274,16 +270,14 @@ void b_check_info(const B *b, int k, tpu_code *code, const char **message); /* k
 /* The s32 scalar of all checks, or BAD when there are none. Called once by step/ when it closes a program. */
 Val b_check_result(B *b);
 
-/* --- control flow: region callbacks build with the same B; args are the region's block arguments
- * ------------------ */
+/* --- control flow: region callbacks build with the same B; args are the region's block arguments --- */
 typedef void (*b_region)(B *b, void *ctx, const Val *args, Val *results);
 typedef Val (*b_region1)(B *b, void *ctx, const Val *args);
 void b_while(B *b, int n, const Val *init, b_region1 cond, b_region body, void *ctx, Val *outs);
 void b_if(B *b, Val pred, int nouts, b_region then_fn, b_region else_fn, void *ctx,
           Val *outs); /* args NULL; captures allowed */
 
-/* --- random, fft, linear algebra
- * ----------------------------------------------------------------------------------- */
+/* --- random, fft, linear algebra --- */
 /* Philox 4x32-10 words: u32[n] from the u64 scalars key and counter; uses ceil(n/4) counters. */
 Val b_philox(B *b, Val key, Val counter, int64_t n);
 typedef enum b_fft_kind { FFT_C2C, FFT_INVERSE, FFT_R2C, FFT_C2R } b_fft_kind;

@@ -176,8 +176,7 @@ Val conv_by_blocks(B *b, Val x, Val w, const conv *v) {
   return b_pad(b, b_reshape(b, b_pad(b, y, lo, hi, NULL, zero), &s), blo, bhi, NULL, zero);
 }
 
-/* --- three spatial dims as two
- * ---------------------------------------------------------------------------------------- */
+/* --- three spatial dims as two --- */
 
 /* x [N, C, D, H, W] with the first spatial dim padded, dilated and moved: [N, D', C, H, W]. */
 static Val depth_first(B *b, Val x, const conv *v) {

@@ -147,9 +147,7 @@ Val b_dot_general(B *b, Val x, Val y, int nc, const int *xc, const int *yc, int 
   return dot_checked(b, x, y, DT_NONE, &d);
 }
 
-/* --- matmul
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- matmul --- */
 
 static ir_dim batch_dim(const shape *s, int rank, int i) {
   int at = i - (rank - s->rank);

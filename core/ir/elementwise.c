@@ -82,8 +82,7 @@ Val b_binary(B *b, int op, Val x, Val y) {
   Val b_##fn(B *b, Val x, Val y) { return b_binary(b, OP_##NAME, x, y); }
 #include "ir/ops.def"
 
-/* --- compare, select
- * -------------------------------------------------------------------------------------------- */
+/* --- compare, select --- */
 
 Val b_cmp(B *b, b_cmp_dir dir, Val x, Val y) {
   static const char *const words[] = {"EQ", "NE", "LT", "LE", "GT", "GE"};
@@ -117,8 +116,7 @@ Val b_select(B *b, Val pred, Val x, Val y) {
 
 Val b_clamp(B *b, Val lo, Val x, Val hi) { return b_minimum(b, b_maximum(b, x, lo), hi); }
 
-/* --- casts
- * ------------------------------------------------------------------------------------------------------- */
+/* --- casts --- */
 
 Val b_cast(B *b, Val x, tpu_dtype dt) {
   if (ir_bad(b, x)) return BAD;
@@ -196,8 +194,7 @@ Val b_complex(B *b, Val re, Val im) {
   return ir_op2(b, IR_COMPLEX, dt, &s, v[0], v[1]);
 }
 
-/* --- compositions
- * ---------------------------------------------------------------------------------------------------- */
+/* --- compositions --- */
 
 Val b_isnan(B *b, Val x) {
   if (ir_bad(b, x)) return BAD;
@@ -252,8 +249,7 @@ Val b_floor_mod(B *b, Val x, Val y) {
   return b_select(b, wrong_sign(b, r, y), b_add(b, r, y), r);
 }
 
-/* --- special functions (chlo)
- * ------------------------------------------------------------------------------------------ */
+/* --- special functions (chlo) --- */
 
 static Val special(B *b, int op, const Val *args, int n) {
   Val v[2] = {args[0], n > 1 ? args[1] : args[0]};

@@ -110,8 +110,7 @@ const shape *ir_intern(B *b, const shape *s) {
   return c;
 }
 
-/* --- hash-consing
- * -------------------------------------------------------------------------------------------- */
+/* --- hash-consing --- */
 
 static uint32_t mix(uint32_t h, const void *p, size_t n) {
   const unsigned char *c = p;
@@ -238,8 +237,7 @@ Val ir_op2(B *b, int op, tpu_dtype dt, const shape *s, Val x, Val y) {
 
 Val ir_result(Val owner, int nres, int k) { return owner < 0 || nres <= 1 ? owner : owner + 1 + k; }
 
-/* --- attributes
- * ------------------------------------------------------------------------------------------------ */
+/* --- attributes --- */
 
 text *ir_attr(B *b) {
   text_clear(&b->attr);
@@ -268,8 +266,7 @@ void ir_attr_list(text *t, const char *name, const int64_t *v, int n) {
   text_add(t, "]", 1);
 }
 
-/* --- regions
- * ------------------------------------------------------------------------------------------------------ */
+/* --- regions --- */
 
 int ir_region_open(B *b, bool closed) {
   IR_PUSH(b->regions, ((ir_region){.parent = b->cur, .begin = b->nodes.n, .closed = closed}));
@@ -297,8 +294,7 @@ void ir_region_close(B *b, const Val *res, int n) {
   b->cur = r->parent;
 }
 
-/* --- the frame
- * ------------------------------------------------------------------------------------------------------ */
+/* --- the frame --- */
 
 Val b_param(B *b, tpu_dtype dt, const shape *s) {
   if (b->err) return BAD;

@@ -146,8 +146,7 @@ Val b_gather_nd(B *b, Val x, const Val *idx, int n) {
   return gather_node(b, x, at, &g, &s);
 }
 
-/* --- scatter
- * ------------------------------------------------------------------------------------------------------- */
+/* --- scatter --- */
 
 static const b_red scat_red[] = {
     [SCAT_ADD] = RED_SUM, [SCAT_MUL] = RED_PROD, [SCAT_MAX] = RED_MAX, [SCAT_MIN] = RED_MIN};

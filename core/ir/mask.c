@@ -1,8 +1,7 @@
 /* Masks of generic dims, run-time checks. */
 #include "ir/graph.h"
 
-/* --- masks
- * ---------------------------------------------------------------------------------------------------- */
+/* --- masks --- */
 
 static uint32_t generic_axes(const shape *s, uint32_t axes) {
   uint32_t g = 0;
@@ -43,8 +42,7 @@ Val b_mask_pad(B *b, Val x, uint32_t axes, Val identity) {
   return r;
 }
 
-/* --- checks
- * ------------------------------------------------------------------------------------------------------ */
+/* --- checks --- */
 
 void b_check(B *b, Val ok, tpu_code code, const char *message) {
   if (ir_bad(b, ok)) return;

@@ -3,8 +3,7 @@
 
 #include "ir/graph.h"
 
-/* --- combiners
- * --------------------------------------------------------------------------------------------------- */
+/* --- combiners --- */
 
 static const int red_op[] = {[RED_SUM] = OP_ADD,     [RED_PROD] = OP_MUL, [RED_MAX] = OP_MAXIMUM,
                              [RED_MIN] = OP_MINIMUM, [RED_AND] = OP_AND,  [RED_OR] = OP_OR,
@@ -35,9 +34,7 @@ int ir_red_region(B *b, b_red kind, tpu_dtype dt) {
   return r;
 }
 
-/* --- reduce
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- reduce --- */
 
 /* The shape without the reduced axes; `list` receives them. */
 static shape reduced(const shape *s, uint32_t axes, int64_t *list, int *n) {
@@ -127,8 +124,7 @@ Val b_mean(B *b, Val x, uint32_t axes, bool keepdim) {
   return b_cast(b, b_div(b, sum, count), dt);
 }
 
-/* --- argmax, argmin
- * ------------------------------------------------------------------------------------------------------ */
+/* --- argmax, argmin --- */
 
 /* Among (value, index) pairs: the better value, NaN before all, then the smaller index. */
 static int arg_region(B *b, bool max, tpu_dtype dt) {
@@ -194,9 +190,7 @@ Val b_argreduce(B *b, bool max, Val x, int axis, bool keepdim, Val *value) {
   return keepdim ? keep_dims(b, index, s, 1u << axis) : index;
 }
 
-/* --- cumulative
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- cumulative --- */
 
 /* A window as long as the axis. The plugins rewrite that into a tree: f32[64,10000] takes 1.6 ms on CPU,
  * where log-step additions of shifted copies take 80. Padding of a generic axis is behind the data: it

@@ -7,8 +7,7 @@ static Val set_zero(B *b, Val v, uint32_t zero) {
   return v;
 }
 
-/* --- broadcast
- * -------------------------------------------------------------------------------------------------- */
+/* --- broadcast --- */
 
 static bool broadcast_fits(B *b, const shape *x, const shape *s, const int *where) {
   for (int i = 0; i < x->rank; i++) {
@@ -65,8 +64,7 @@ Val b_broadcast_to(B *b, Val x, const shape *s) {
   return b_broadcast_dims(b, x, s, where);
 }
 
-/* --- reshape
- * ------------------------------------------------------------------------------------------------------- */
+/* --- reshape --- */
 
 /* Whether the generic dims pass through: the same ones in the same order, with equal static products between
  * them. */
@@ -207,8 +205,7 @@ Val b_swap(B *b, Val x, int p, int q) {
   return b_transpose(b, x, perm);
 }
 
-/* --- slice, pad
- * ------------------------------------------------------------------------------------------------------- */
+/* --- slice, pad --- */
 
 Val ir_slice_raw(B *b, Val x, const int64_t *lo, const int64_t *hi, const int64_t *step, const shape *s) {
   if (ir_bad(b, x)) return BAD;
@@ -297,9 +294,7 @@ Val b_pad_axis(B *b, Val x, int axis, int64_t lo, int64_t hi, Val value) {
   return b_pad(b, x, l, h, NULL, value);
 }
 
-/* --- concatenate
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- concatenate --- */
 
 /* Checks the operands against each other; brings equal symbols of different rungs to the smaller one. */
 static bool concat_shapes(B *b, Val *vs, int n, int axis, shape *out) {
@@ -400,8 +395,7 @@ Val b_append(B *b, Val x, Val y, int axis, int64_t rung) {
   return ir_resize_axis(b, set_zero(b, v, append_zero(b, x, y, axis)), axis, rung);
 }
 
-/* --- reverse, dynamic slices, repetition
- * ----------------------------------------------------------------------------------- */
+/* --- reverse, dynamic slices, repetition --- */
 
 Val b_reverse(B *b, Val x, int axis) {
   if (ir_bad(b, x)) return BAD;

@@ -1,8 +1,7 @@
 /* Random words, Fourier transforms, linear algebra, the optimization barrier. */
 #include "ir/graph.h"
 
-/* --- Philox
- * ------------------------------------------------------------------------------------------------------- */
+/* --- Philox --- */
 
 /* High and low word of the product of a constant and the words of y. */
 static void mul_wide(B *b, uint32_t m, Val y, Val *hi, Val *lo) {
@@ -37,9 +36,7 @@ Val b_philox(B *b, Val key, Val counter, int64_t n) {
   return b_slice(b, words, 0, 0, n, 1);
 }
 
-/* --- Fourier
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- Fourier --- */
 
 static Val fft_node(B *b, b_fft_kind kind, Val x, int naxes, const int64_t *lengths) {
   static const char *const words[] = {"FFT", "IFFT", "RFFT", "IRFFT"};
@@ -85,8 +82,7 @@ Val b_fft(B *b, b_fft_kind kind, Val x, int naxes, const int64_t *lengths) {
   return naxes <= 3 ? fft_node(b, kind, x, naxes, lengths) : fft_long(b, kind, x, naxes, lengths);
 }
 
-/* --- linear algebra
- * ------------------------------------------------------------------------------------------------------- */
+/* --- linear algebra --- */
 
 /* A batch of matrices, of a dtype that the solvers have; *low receives the dtype to go back to. */
 static bool matrix(B *b, Val *x, tpu_dtype *dt) {

@@ -3,8 +3,7 @@
 
 #include "ir/graph.h"
 
-/* --- asking
- * --------------------------------------------------------------------------------------------------- */
+/* --- asking --- */
 
 tpu_dtype b_dtype(const B *b, Val v) {
   const ir_node *n = ir_nd(b, v);
@@ -100,8 +99,7 @@ void ir_shape_text(const shape *s, char *buf, size_t n) {
   if (k < n) snprintf(buf + k, n - k, "]");
 }
 
-/* --- promotion
- * -------------------------------------------------------------------------------------------------- */
+/* --- promotion --- */
 
 bool ir_promote(B *b, Val *x, Val *y) {
   if (ir_bad(b, *x) || ir_bad(b, *y)) return false;
@@ -118,8 +116,7 @@ bool ir_promote(B *b, Val *x, Val *y) {
   return b_ok(b);
 }
 
-/* --- broadcasting
- * ------------------------------------------------------------------------------------------------- */
+/* --- broadcasting --- */
 
 bool ir_dim_same(ir_dim a, ir_dim c) { return a.n == c.n && a.sym == c.sym; }
 

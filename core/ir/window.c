@@ -72,8 +72,7 @@ Val b_reduce_window(B *b, b_red kind, Val x, const b_window *w) {
   return b_cast(b, ir_window(b, kind, b_cast(b, x, dt_acc(dt)), &full, &s), dt);
 }
 
-/* --- max with index
- * -------------------------------------------------------------------------------------------------- */
+/* --- max with index --- */
 
 /* The elements of x that window position `at` sees, one per window: a strided slice of the padded x. */
 static Val window_slice(B *b, Val padded, const b_window *w, const int64_t *at, const shape *out) {

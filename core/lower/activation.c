@@ -27,8 +27,7 @@ static void ret_like(L *l, Val v, int i) { ret(l, b_cast(l_b(l), v, b_dtype(l_b(
 /* datum: the code. */
 static void plain(L *l) { ret_like(l, m_unary(l_b(l), l_datum(l), arg(l, 0)), 0); }
 
-/* --- gelu
- * ------------------------------------------------------------------------------------------------------- */
+/* --- gelu --- */
 
 static const double kKappa = 0.044715, kBeta = M_SQRT2 * M_2_SQRTPI * 0.5;
 
@@ -75,8 +74,7 @@ static void gelu_backward(L *l) {
   ret_like2(l, b_mul(b, g, slope), 0, 1);
 }
 
-/* --- pieces: every gradient is g times a slope, or 0
- * ---------------------------------------------------------------- */
+/* --- pieces: every gradient is g times a slope, or 0 --- */
 
 static void elu(L *l) {
   B *b = l_b(l);
@@ -173,8 +171,7 @@ static void hardsigmoid_backward(L *l) {
   ret_like2(l, b_select(b, in, b_div(b, g, m_k(b, g, 6)), m_k(b, g, 0)), 0, 1);
 }
 
-/* --- smooth ones
- * -------------------------------------------------------------------------------------------------------- */
+/* --- smooth ones --- */
 
 static void softplus(L *l) {
   B *b = l_b(l);
@@ -236,9 +233,7 @@ static void logit_backward(L *l) {
   ret_like2(l, b_select(b, out, m_k(b, g, eps < 0 ? NAN : 0), v), 0, 1);
 }
 
-/* --- two operands
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- two operands --- */
 
 static void prelu(L *l) {
   B *b = l_b(l);

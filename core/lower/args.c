@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "lower/lower_int.h"
 #include "lower/promote.h"
 #include "rt/rt.h"
@@ -34,14 +35,10 @@ void lower_end(L *l) {
   free(l->results);
 }
 
-/* --- operands
- * ------------------------------------------------------------------------------------------------------- */
+/* --- operands --- */
 static Val new_operand(L *l, use_kind kind, uint32_t index, tpu_dtype dt, const shape *s) {
   tpu_op *op = l->op;
-  if (op->nuses == op->cap_uses) {
-    op->cap_uses = op->cap_uses ? op->cap_uses * 2 : 8;
-    op->uses = tpu_xrealloc(op->uses, op->cap_uses * sizeof *op->uses);
-  }
+  GROW(op->uses, op->nuses, op->cap_uses, 8);
   op->uses[op->nuses++] = (op_use){.kind = (uint8_t)kind, .index = index};
   return b_param(l->b, dt, s);
 }
@@ -107,9 +104,7 @@ Val l_view(L *l, uint32_t i) {
   return x;
 }
 
-/* --- readers
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- readers --- */
 B *l_b(L *l) { return l->b; }
 int32_t l_datum(const L *l) { return l->op->row->datum; }
 uint32_t l_flags(const L *l) { return l->op->row->flags; }
@@ -285,9 +280,7 @@ bool l_scalar_is(L *l, int i, double v) {
   return (number_dtype(a) == DT_F64 ? a->u.d : (double)a->u.i) == v;
 }
 
-/* --- dtypes
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- dtypes --- */
 static promo_operand promo_of(const op_tensor *t) {
   uint8_t cat = t->flags & TPU_T_WRAPPED ? PROMO_NUMBER : t->rank == 0 ? PROMO_ZERO_DIM : PROMO_DIM;
   return (promo_operand){(tpu_dtype)t->dtype, cat};
@@ -344,13 +337,9 @@ uint32_t l_axes(L *l, int i, int rank) {
   return rank ? axes : 0;
 }
 
-/* --- results, errors, random words
- * ------------------------------------------------------------------------------------ */
+/* --- results, errors, random words --- */
 static void add_result(L *l, l_result r) {
-  if (l->nresults == l->cap_results) {
-    l->cap_results = l->cap_results ? l->cap_results * 2 : 8;
-    l->results = tpu_xrealloc(l->results, l->cap_results * sizeof *l->results);
-  }
+  GROW(l->results, l->nresults, l->cap_results, 8);
   l->results[l->nresults++] = r;
 }
 

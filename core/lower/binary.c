@@ -14,8 +14,7 @@ static void binary(L *l) {
   ret(l, b_cast(b, m_binary(b, l_datum(l), x, y), dt));
 }
 
-/* --- add, sub, rsub
- * ------------------------------------------------------------------------------------------------ */
+/* --- add, sub, rsub --- */
 
 static void check_alpha(L *l, tpu_dtype dt) {
   tpu_dtype a = l_scalar_dtype(l, 2);
@@ -59,8 +58,7 @@ static void add_relu(L *l) {
   ret(l, m_unary(b, M_RELU, m_scaled(b, OP_ADD, l_tensor_as(l, 0, dt), l_tensor_as(l, 1, dt), alpha)));
 }
 
-/* --- division and powers
- * -------------------------------------------------------------------------------------------- */
+/* --- division and powers --- */
 
 static int rounding(L *l, int i) {
   const char *mode = l_has(l, i) ? l_string(l, i) : "";
@@ -106,8 +104,7 @@ static void ldexp_(L *l) { /* self * 2^other; the power is a float of its own */
   ret(l, m_binary(b, OP_MUL, l_tensor_as(l, 0, dt), b_cast(b, power, dt)));
 }
 
-/* --- three operands
- * --------------------------------------------------------------------------------------------------- */
+/* --- three operands --- */
 
 /* lerp(self, end, weight): all of one dtype, the weight may be a number. */
 static void lerp(L *l) {
@@ -134,8 +131,7 @@ static void addc(L *l) {
   ret(l, b_cast(b, div ? m_addcdiv(b, x, value, y, z) : m_addcmul(b, x, value, y, z), dt));
 }
 
-/* --- complex from parts
- * ------------------------------------------------------------------------------------------------- */
+/* --- complex from parts --- */
 
 static void complex_(L *l) { /* datum: 0 from real and imaginary part, 1 from radius and angle */
   B *b = l_b(l);

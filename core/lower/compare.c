@@ -1,8 +1,7 @@
 /* Comparisons, logic, selection and clamping. */
 #include "lower/math.h"
 
-/* --- comparisons and logic
- * ------------------------------------------------------------------------------------- */
+/* --- comparisons and logic --- */
 
 static void compare(L *l) { /* datum: b_cmp_dir */
   B *b = l_b(l);
@@ -15,8 +14,7 @@ static void logical(L *l) { /* datum: OP_AND, OP_OR, OP_XOR */
   ret(l, b_binary(l_b(l), l_datum(l), l_tensor_as(l, 0, DT_BOOL), l_tensor_as(l, 1, DT_BOOL)));
 }
 
-/* --- selection
- * -------------------------------------------------------------------------------------------------------- */
+/* --- selection --- */
 
 static void where(L *l) {
   B *b = l_b(l);

@@ -27,8 +27,7 @@ static tpu_dtype dtype_or(L *l, int i, tpu_dtype t) {
 /* Of a tensor of zeros and ones. */
 static tpu_dtype unit_type(L *l) { return l_num_outs(l) ? DT_BOOL : DT_F64; }
 
-/* --- constants
- * -------------------------------------------------------------------------------------------------- */
+/* --- constants --- */
 
 /* datum of the fills: where shape, value and dtype come from. */
 enum { IS_LIKE = 1, IS_NEW = 2, ZERO = 4, ONE = 8 };
@@ -48,8 +47,7 @@ static void full(L *l) { /* zeros, ones, full; *_like; new_* */
 
 static void scalar_tensor(L *l) { ret(l, l_scalar(l, 0, dtype_or(l, 1, DT_F64))); }
 
-/* --- ranges
- * -------------------------------------------------------------------------------------------------------- */
+/* --- ranges --- */
 
 /* tpu::arange(Scalar start, Scalar step, int n, ScalarType dtype): start + i * step. Whoever calls it has
  * found n and the dtype. Integers are exact; floats are computed in f64 as on the CPU, 16-bit ones rounded
@@ -157,9 +155,7 @@ static void linspace(L *l) {
   ret(l, b_cast(b, b_pow(b, base, e), dt));
 }
 
-/* --- matrices
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- matrices --- */
 
 static void eye(L *l) { /* eye(n), eye.m(n, m): datum 0, 1 */
   B *b = l_b(l);

@@ -70,8 +70,7 @@ static void dirichlet(L *l) {
   ret(l, b_cast(b, b_div(b, g, b_sum(b, g, 1u << (b_rank(b, g) - 1), true)), b_dtype(b, l_tensor(l, 0))));
 }
 
-/* --- counts: inversion where the mean is small
- * ----------------------------------------------------------------------- */
+/* --- counts: inversion where the mean is small --- */
 
 /* k, mass of k, sum up to k. The next mass is mass * (top - k) / (k + 1) * ratio: the Poisson has top - k
  * = 1. */
@@ -103,8 +102,7 @@ static Val invert(B *b, inversion *in, Val mass0) {
   return in->top == BAD ? v[0] : b_minimum(b, v[0], in->top);
 }
 
-/* --- counts: Hoermann's transformed rejection (PTRS, BTRS, 1993)
- * ------------------------------------------------------- */
+/* --- counts: Hoermann's transformed rejection (PTRS, BTRS, 1993) --- */
 
 enum { TRIES = 10, COUNT_WORDS = 2 * TRIES + 1 };
 

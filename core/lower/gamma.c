@@ -64,8 +64,7 @@ Val m_polygamma(B *b, int64_t n, Val x) {
   return mul_k(b, m_zeta(b, m_k(b, x, (double)(n + 1)), x), (n % 2 ? 1 : -1) * exp(lgamma((double)n + 1)));
 }
 
-/* --- incomplete gamma
- * ------------------------------------------------------------------------------------------------------ */
+/* --- incomplete gamma --- */
 
 /* Both expansions share the factor x^a e^-x / Gamma(a). The series for P: sum of x^n / (a (a + 1) ... (a +
  * n)); v: n, term, sum, x. */

@@ -58,8 +58,7 @@ typedef struct tpu_row {
       compose; /* a host-level composition of other rows (step/compose.h): instead of fn, or before it */
 } tpu_row;
 
-/* --- arguments; i = position in the schema
- * ------------------------------------------------------------------------- */
+/* --- arguments; i = position in the schema --- */
 B *l_b(L *l);
 int32_t l_datum(const L *l);
 uint32_t l_flags(const L *l);
@@ -91,9 +90,7 @@ Val l_scalar_item(L *l, int i, int k, tpu_dtype dt); /* of a Scalar[] */
 tpu_dtype l_scalar_dtype(L *l, int i);   /* BOOL, I64, F64 or C128: the Python type of the number */
 bool l_scalar_is(L *l, int i, double v); /* true only when the value is structure and equals v */
 
-/* --- dtypes
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- dtypes --- */
 /* torch.result_type of the arguments idx[0..n): tensors (by dimensioned / 0-dim / number rules), Scalars,
  * tensor lists. */
 tpu_dtype l_result_type(L *l, int n, const int *idx);
@@ -102,17 +99,13 @@ tpu_dtype l_float_type(tpu_dtype dt); /* integers and bool -> the default float 
 Val l_tensor_as(L *l, int i, tpu_dtype dt); /* l_tensor or l_scalar, cast */
 Val l_to_float(L *l, int i);                /* l_tensor cast to l_float_type of its dtype */
 
-/* --- results
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- results --- */
 void ret(L *l, Val v); /* the next result, in the schema's order (and list order for Tensor[]) */
 void ret_none(L *l);   /* an undefined tensor (output_mask says no) */
 void l_write(L *l, int i, int k,
              Val v); /* argument i (item k of a list, else 0) gets a new value: ops that write besides
                         returning, e.g. running_mean of native_batch_norm, _fused_adam_ */
-/* --- the rest
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- the rest --- */
 void l_fail(L *l, tpu_code code, const char *fmt, ...)
     TPU_PRINTF(3, 4);                  /* sticks; torch's own words where it has them */
 void l_decline(L *l, const char *why); /* this case goes to the counted CPU fallback (rank, dtype, option that

@@ -33,8 +33,7 @@ void m_check_divisor(B *b, Val y) {
   if (dt_is_integral(b_dtype(b, y))) b_check(b, b_ne(b, y, m_k(b, y, 0)), TPU_RUNTIME, "ZeroDivisionError");
 }
 
-/* --- unary
- * ---------------------------------------------------------------------------------------------------- */
+/* --- unary --- */
 
 static Val trunc_(B *b, Val x) {
   return dt_is_integral(b_dtype(b, x)) ? x
@@ -159,8 +158,7 @@ Val m_unary(B *b, int code, Val x) {
   return code < OP_COUNT ? b_unary(b, code, x) : compose(b, code, x);
 }
 
-/* --- binary
- * ------------------------------------------------------------------------------------------------------ */
+/* --- binary --- */
 
 Val m_trunc_div(B *b, Val x,
                 Val y) { /* the quotient of 16-bit floats is rounded before it is cut, as on the CPU */
@@ -288,8 +286,7 @@ Val m_binary(B *b, int code, Val x, Val y) {
   return code < OP_COUNT ? b_binary(b, code, x, y) : compose2(b, code, x, y);
 }
 
-/* --- operands of rows
- * ---------------------------------------------------------------------------------------------- */
+/* --- operands of rows --- */
 
 Val m_operand(L *l, int i, tpu_dtype dt, uint32_t flags) {
   B *b = l_b(l);
@@ -308,8 +305,7 @@ Val m_scaled(B *b, int op, Val x, Val y, Val alpha) {
   return b_cast(b, v, dt);
 }
 
-/* --- three operands
- * -------------------------------------------------------------------------------------------------- */
+/* --- three operands --- */
 
 Val m_lerp(B *b, Val x, Val y, Val w) {
   Val d = b_sub(b, y, x), one = m_k(b, w, 1);

@@ -116,8 +116,7 @@ static void adagrad(L *l) {
   }
 }
 
-/* --- gradient scaler
- * ---------------------------------------------------------------------------------------------- */
+/* --- gradient scaler --- */
 
 /* self[], found_inf, inv_scale: scales the gradients and notes whether one is not finite. */
 static void unscale(L *l) {

@@ -6,8 +6,7 @@
 
 #include "lower/math.h"
 
-/* --- words to numbers
- * ------------------------------------------------------------------------------------------- */
+/* --- words to numbers --- */
 
 /* n words for each element of s: w[0] .. w[n-1] of shape s. */
 static void draw(L *l, const shape *s, int n, Val *w) {
@@ -75,8 +74,7 @@ static Val affine(B *b, Val x, double scale, double shift) {
   return shift != 0 ? b_add(b, x, m_k(b, x, shift)) : x;
 }
 
-/* --- in place, by shape and dtype of self
- * ---------------------------------------------------------------------------- */
+/* --- in place, by shape and dtype of self --- */
 
 enum { UNIFORM, NORMAL, EXPONENTIAL, GEOMETRIC, CAUCHY, LOG_NORMAL };
 
@@ -168,9 +166,7 @@ static void normal(L *l) {
   ret(l, b_cast(b, b_add(b, mean, b_mul(b, std, gauss(l, &s, dt))), dt));
 }
 
-/* --- integers
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- integers --- */
 
 /* Uniform in [0, range) as U64; range 0 stands for 2^64. Below 2^32 by a fixed-point product of 64 random
  * bits (no division, bias below 2^-32), above by the remainder, as on the CPU. */
@@ -229,9 +225,7 @@ static void randperm(L *l) { /* n, dtype; .generator: n, generator, dtype */
   ret(l, b_cast(b, index, dt == DT_NONE ? DT_I64 : dt));
 }
 
-/* --- coins
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* --- coins --- */
 
 /* bool of shape s, true with probability p (a number): exact to 2^-32. */
 static Val coin(L *l, const shape *s, double p) {
@@ -306,9 +300,7 @@ static void rrelu(L *l) {
   l_write(l, 1, 0, b_cast(b, r, b_dtype(b, l_tensor(l, 1))));
 }
 
-/* --- multinomial
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- multinomial --- */
 
 /* With replacement: how many partial sums of the weights lie at or below a uniform point. */
 static Val with_replacement(L *l, Val p, int64_t n) {

@@ -4,8 +4,7 @@
 
 #include "lower/indexing.h"
 
-/* --- one interface for scatter (an index of x's rank) and index_* (whole slices)
- * ------------------------------------------- */
+/* --- one interface for scatter (an index of x's rank) and index_* (whole slices) --- */
 
 typedef struct target {
   Val idx;

@@ -339,17 +339,24 @@ static Val reorder(B *b, Val x, int lead, int n, const int64_t *dims, const int 
   return b_reshape(b, b_transpose(b, b_reshape(b, x, &s), perm), &t);
 }
 
+/* The factor of pixel_shuffle and pixel_unshuffle, checked with the rank of their input. */
+static int64_t shuffle_factor(L *l, int rank, const char *direction) {
+  int64_t r = l_int(l, 1);
+  if (rank < 3)
+    l_fail(l, TPU_RUNTIME,
+           "%s expects input to have at least 3 dimensions, but got input with %d dimension(s)", l_name(l),
+           rank);
+  if (r <= 0)
+    l_fail(l, TPU_RUNTIME, "%s expects a positive %s_factor, but got %lld", l_name(l), direction,
+           (long long)r);
+  return r;
+}
+
 static void pixel_shuffle(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0);
   int rank = b_rank(b, x);
-  int64_t r = l_int(l, 1);
-  if (rank < 3)
-    l_fail(l, TPU_RUNTIME,
-           "pixel_shuffle expects input to have at least 3 dimensions, but got input with %d dimension(s)",
-           rank);
-  if (r <= 0)
-    l_fail(l, TPU_RUNTIME, "pixel_shuffle expects a positive upscale_factor, but got %lld", (long long)r);
+  int64_t r = shuffle_factor(l, rank, "upscale");
   if (!b_ok(b)) return;
   int64_t c = b_dim_static(b, x, rank - 3), h = b_dim_static(b, x, rank - 2),
           w = b_dim_static(b, x, rank - 1);
@@ -368,13 +375,7 @@ static void pixel_unshuffle(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0);
   int rank = b_rank(b, x);
-  int64_t r = l_int(l, 1);
-  if (rank < 3)
-    l_fail(l, TPU_RUNTIME,
-           "pixel_unshuffle expects input to have at least 3 dimensions, but got input with %d dimension(s)",
-           rank);
-  if (r <= 0)
-    l_fail(l, TPU_RUNTIME, "pixel_unshuffle expects a positive downscale_factor, but got %lld", (long long)r);
+  int64_t r = shuffle_factor(l, rank, "downscale");
   if (!b_ok(b)) return;
   int64_t c = b_dim_static(b, x, rank - 3), h = b_dim_static(b, x, rank - 2),
           w = b_dim_static(b, x, rank - 1);

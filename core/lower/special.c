@@ -34,8 +34,7 @@ static Val t_square(B *b, Val x, double limit) {
   return sub_k(b, mul_k(b, square(b, x), 2 / (limit * limit)), 1);
 }
 
-/* --- modified Bessel functions
- * ----------------------------------------------------------------------------------- */
+/* --- modified Bessel functions --- */
 
 /* e^-|x| I(x) of order 0 or 1. */
 static Val ie(B *b, int order, Val x) {
@@ -67,8 +66,7 @@ static Val k_of(B *b, int order, bool scaled, Val x) {
   return b_select(b, b_lt(b, x, zero), m_k(b, x, NAN), v);
 }
 
-/* --- Bessel functions
- * ---------------------------------------------------------------------------------------------- */
+/* --- Bessel functions --- */
 
 static Val far_bessel(B *b, int order, bool second, Val x) {
   Val t = sub_k(b, mul_k(b, square(b, k_div(b, 8, x)), 2), 1),
@@ -109,8 +107,7 @@ static Val spherical_j0(B *b, Val x) {
   return m_zero_mask(b, b_not(b, b_isinf(b, x)), v);
 }
 
-/* --- the error function's relatives
- * ----------------------------------------------------------------------------------- */
+/* --- the error function's relatives --- */
 
 /* e^(x^2) erfc(x); the series is of (1 + 2 x) erfcx(x), x >= 0. */
 static Val erfcx(B *b, Val x) {
@@ -145,8 +142,7 @@ static Val ndtri(B *b, Val p) {
   return b_select(b, inside, x, m_k(b, p, NAN));
 }
 
-/* --- the rest
- * ---------------------------------------------------------------------------------------------------- */
+/* --- the rest --- */
 
 static Val entr(B *b, Val x) {
   Val zero = m_k(b, x, 0), v = b_neg(b, b_mul(b, x, b_log(b, x)));

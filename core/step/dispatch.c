@@ -27,9 +27,7 @@ void tpu_set_default_dtype(int dtype) {
   default_float = dt_is_float(dt) ? dt : DT_F32;
 }
 
-/* --- rows
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* --- rows --- */
 int tpu_num_rows(void) {
   int n = 0;
   for (const tpu_row *const *t = tpu_row_tables; *t; t++)
@@ -55,9 +53,7 @@ const char *tpu_row_name(const tpu_row *r) { return r->name; }
 bool tpu_row_is_random(const tpu_row *r) { return r->flags & ROW_RANDOM; }
 bool tpu_row_is_internal(const tpu_row *r) { return r->flags & ROW_INTERNAL; }
 
-/* --- modes
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* --- modes --- */
 static bool env_on(const char *name) {
   const char *s = getenv(name);
   return s && *s && strcmp(s, "0") != 0 && strcmp(s, "false") != 0;
@@ -97,9 +93,7 @@ tpu_error *tpu_flush(void) {
   return e;
 }
 
-/* --- dispatch
- * -----------------------------------------------------------------------------------------------------------------
- */
+/* --- dispatch --- */
 enum { MAX_DEPTH = 4 }; /* a signal handler may dispatch while a call of its thread waits for a compile */
 static _Thread_local prep preps[MAX_DEPTH];
 static _Thread_local int depth;
@@ -175,9 +169,7 @@ tpu_error *tpu_dispatch(tpu_call *call) {
   return e;
 }
 
-/* --- start, end
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* --- start, end --- */
 tpu_error *tpu_open(void) { return rt_open(); }
 bool tpu_is_open(void) { return rt_is_open(); }
 int tpu_device_count(void) { return rt_device_count(); }
@@ -224,9 +216,7 @@ void tpu_clear_programs(void) {
 
 void tpu_shutdown(void) { atomic_store(&down, true); }
 
-/* --- streams, events
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- streams, events --- */
 struct tpu_event {
   rt_event *e;
 };

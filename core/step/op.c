@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "base/map.h"
 #include "lower/lower_int.h"
 #include "step/step.h"
@@ -24,22 +25,12 @@ void op_clear_programs(void (*drop)(struct program *)) {
     }
 }
 
-/* --- copies of the call's structure
- * ---------------------------------------------------------------------------------- */
+/* --- copies of the call's structure --- */
 typedef struct copier { /* walks the arguments in the order in which prep_call did */
   tpu_op *op;
   const prep *p;
   uint32_t tensor, scalar;
 } copier;
-
-static bool number_is_operand(const tpu_arg *a, uint32_t flags) {
-  if (a->tag == TPU_A_SCALAR_B) return false;
-  if (a->tag == TPU_A_SCALAR_C) return true;
-  double v = a->tag == TPU_A_SCALAR_D || a->tag == TPU_A_DOUBLE ? a->u.d : (double)a->u.i;
-  if (v == 0) return a->u.i != 0; /* -0.0 */
-  if (v == 1) return false;
-  return !((flags & ROW_SPECIAL) && (v == -2 || v == -1 || v == -0.5 || v == 0.5 || v == 2 || v == 3));
-}
 
 static void copy_number(copier *c, const tpu_arg *a, op_arg *out) {
   *out = (op_arg){.tag = a->tag, .u.i = a->u.i};
@@ -62,13 +53,8 @@ static void copy_tensor(copier *c, op_tensor *out) {
                      .scalar = pt->scalar};
   if (pt->host) {
     c->scalar = pt->scalar + 1;
-    tpu_arg a = {.tag = pt->dtype == DT_I64 ? TPU_A_SCALAR_I : TPU_A_SCALAR_D};
-    if ((t->flags & TPU_T_WRAPPED) && (pt->dtype == DT_I64 || pt->dtype == DT_F64) &&
-        (c->op->row->flags & ROW_SPECIAL)) {
-      memcpy(&a.u.i, t->host, 8);
-      out->structure = !number_is_operand(&a, c->op->row->flags);
-      out->bits = a.u.i;
-    }
+    out->structure = pt->structure;
+    if (pt->structure) memcpy(&out->bits, t->host, sizeof out->bits);
     return;
   }
   out->g = pt->g;
@@ -157,13 +143,10 @@ static void op_free(tpu_op *op) {
   free(op);
 }
 
-/* --- results
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- results --- */
 typedef struct finish {
   L *l;
   bool describe; /* fill op->outs (the first time) */
-  const prep *p; /* describe only */
   Val *outs;     /* program results, in order */
   uint32_t n;
 } finish;
@@ -185,10 +168,7 @@ static void describe_value(finish *f, op_out *o, Val v) {
 }
 
 static op_out *add_out(tpu_op *op) {
-  if (op->nouts == op->cap_outs) {
-    op->cap_outs = op->cap_outs ? op->cap_outs * 2 : 4;
-    op->outs = tpu_xrealloc(op->outs, op->cap_outs * sizeof *op->outs);
-  }
+  GROW(op->outs, op->nouts, op->cap_outs, 4);
   memset(&op->outs[op->nouts], 0, sizeof *op->outs);
   return &op->outs[op->nouts++];
 }
@@ -329,7 +309,8 @@ static void write_result(finish *f, uint32_t target, Val v, uint8_t *written) {
   written[t->store] = 1;
 }
 
-/* The argument tensors that receive results, by the handles that the glue gave. */
+/* The argument tensor that receives result k: out k, or self (item k of a self list), then further tensors in
+ * order. */
 static uint32_t target_of(const finish *f, uint32_t k) {
   const tpu_op *op = f->l->op;
   if (op->variant == TPU_OUT) return op->out_first + k;
@@ -423,7 +404,7 @@ static tpu_error *op_create(const prep *p, tpu_op **out) {
   else
     op->row->fn(&l);
   Val *outs = tpu_xmalloc((l.nresults + op->nstores + 1) * sizeof(Val));
-  finish f = {.l = &l, .describe = true, .p = p, .outs = outs};
+  finish f = {.l = &l, .describe = true, .outs = outs};
   if (!l.declined && b_ok(scratch)) finish_results(&f);
   op->nreal = f.n;
   op->rng_blocks = l.blocks;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/grow.h"
 #include "base/map.h"
 #include "step/cache.h"
 #include "step/op.h"
@@ -34,10 +35,7 @@ static double now(clockid_t c) {
 }
 
 static void note(const char *name, int nops, double seconds, int64_t bytes, bool loaded) {
-  if (stats.n == stats.cap) {
-    stats.cap = stats.cap ? stats.cap * 2 : 64;
-    stats.list = tpu_xrealloc(stats.list, stats.cap * sizeof *stats.list);
-  }
+  GROW(stats.list, stats.n, stats.cap, 64);
   stats.list[stats.n++] =
       (program_stat){tpu_xstrdup(name), nops, seconds, now(CLOCK_REALTIME), bytes, loaded};
   *(loaded ? &stats.loaded : &stats.compiled) += 1;
@@ -174,8 +172,7 @@ void program_clear(void) {
   programs = (map){0};
 }
 
-/* --- statistics
- * -------------------------------------------------------------------------------------------------------- */
+/* --- statistics --- */
 void tpu_reset_compile_stats(void) {
   core_lock();
   for (size_t i = 0; i < stats.n; i++) free(stats.list[i].name);

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "base/map.h"
 #include "step/step.h"
 #include "value/memory.h"
 
-/* --- numbers as buffers: a direct-mapped cache, since the same few numbers come again and again
- * --------------------- */
+/* --- numbers as buffers: a direct-mapped cache, since the same few numbers come again and again --- */
 enum { SCALAR_SLOTS = 4096 };
 typedef struct scalar_slot {
   PJRT_Buffer *buf;
@@ -32,10 +32,7 @@ tpu_error *scalar_buffer(int device, tpu_dtype dt, uint64_t lo, uint64_t hi, PJR
   uint64_t bits[2] = {lo, hi};
   TRY(rt_upload(bits, dt, NULL, 0, NULL, device, out));
   if (s->buf) {
-    if (npushed == cap_pushed) {
-      cap_pushed = cap_pushed ? cap_pushed * 2 : 64;
-      pushed_out = tpu_xrealloc(pushed_out, cap_pushed * sizeof *pushed_out);
-    }
+    GROW(pushed_out, npushed, cap_pushed, 64);
     pushed_out[npushed++] = s->buf;
   }
   *s = (scalar_slot){*out, lo, hi, (int16_t)device, (int8_t)dt};
@@ -46,8 +43,7 @@ void scalar_sweep(void) {
   while (npushed) rt_buffer_free(pushed_out[--npushed]);
 }
 
-/* --- deferred checks
- * ---------------------------------------------------------------------------------------------------- */
+/* --- deferred checks --- */
 enum { MAX_CHECKS = 256 };
 typedef struct pending_check {
   PJRT_Buffer *buf;
@@ -90,9 +86,7 @@ tpu_error *checks_add(PJRT_Buffer *b, int device, check_owner owner) {
   return e;
 }
 
-/* --- results
- * --------------------------------------------------------------------------------------------------------------
- */
+/* --- results --- */
 /* The symbol of a grown axis: same operands' symbols and steps -> same symbol, so that caches that grow
  * together stay equal. */
 static uint32_t grown_symbol(const prep *p) {
@@ -194,9 +188,7 @@ tpu_error *op_draw(const tpu_op *op, tpu_call *call, tpu_philox *out) {
   return NULL;
 }
 
-/* --- strict
- * -----------------------------------------------------------------------------------------------------------------
- */
+/* --- strict --- */
 static tpu_error *op_text(const tpu_op *op, text *out) {
   static B *b;
   if (!b) b = b_create();

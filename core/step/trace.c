@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "base/map.h"
 #include "step/step.h"
 #include "value/memory.h"
@@ -53,13 +54,10 @@ static struct {
   const char *last;
 } stat;
 
-#define PUSH(arr, n, cap, v)                              \
-  do {                                                    \
-    if ((n) == (cap)) {                                   \
-      (cap) = (cap) ? (cap) * 2 : 64;                     \
-      (arr) = tpu_xrealloc((arr), (cap) * sizeof *(arr)); \
-    }                                                     \
-    (arr)[(n)++] = (v);                                   \
+#define PUSH(arr, n, cap, v) \
+  do {                       \
+    GROW(arr, n, cap, 64);   \
+    (arr)[(n)++] = (v);      \
   } while (0)
 
 static trace *trace_of(int device) {
@@ -88,12 +86,11 @@ static void record_scalar(trace *t, tpu_dtype dt, uint64_t lo, uint64_t hi) {
   PUSH(t->scalars, t->nscalars, t->cap_scalars, s);
 }
 
-static tpu_error *record_value(trace *t, tpu_value *v) {
-  while (v->state == V_PENDING && v->trace != t) TRY(trace_need(v));
-  if (v->state == V_ERROR) return value_error(v);
+/* v is real, or pending in t: see record_ready. */
+static void record_value(trace *t, tpu_value *v) {
   if (v->state == V_PENDING) {
     put_code(t, CODE_SLOT | v->slot);
-    return NULL;
+    return;
   }
   if (v->mark_serial != t->serial) {
     v->mark_serial = t->serial;
@@ -102,14 +99,13 @@ static tpu_error *record_value(trace *t, tpu_value *v) {
     PUSH(t->exts, t->nexts, t->cap_exts, v);
   }
   put_code(t, CODE_EXT | v->mark_index);
-  return NULL;
 }
 
-static tpu_error *record_operands(trace *t, const tpu_op *op, prep *p, const tpu_philox *rng) {
+static void record_operands(trace *t, const tpu_op *op, prep *p, const tpu_philox *rng) {
   for (uint32_t i = 0; i < op->nuses; i++) {
     const op_use *u = &op->uses[i];
     switch ((use_kind)u->kind) {
-    case USE_STORE: TRY(record_value(t, p->stores[u->index].v)); break;
+    case USE_STORE: record_value(t, p->stores[u->index].v); break;
     case USE_SCALAR: {
       const prep_scalar *s = &p->scalars[u->index];
       record_scalar(t, (tpu_dtype)s->dtype, s->lo, s->hi);
@@ -120,23 +116,28 @@ static tpu_error *record_operands(trace *t, const tpu_op *op, prep *p, const tpu
     case USE_SYM: record_scalar(t, DT_I32, (uint64_t)p->syms[u->index].logical, 0); break;
     }
   }
-  return NULL;
 }
 
-/* Operands that are being made by another thread are waited for before anything is written. */
-static tpu_error *record_ready(trace *t, const tpu_op *op, prep *p) {
-  for (uint32_t i = 0; i < op->nuses; i++) {
-    if (op->uses[i].kind != USE_STORE) continue;
-    tpu_value *v = p->stores[op->uses[i].index].v;
-    if (v->state == V_PENDING && v->trace != t) TRY(trace_need(v));
-    if (v->state == V_ERROR) return value_error(v);
+/* Waits for operands that another thread is making, until none is left; nothing can fail or wait after that,
+ * so a call is recorded whole or not at all. The trace to record into: waiting drops the lock, and another
+ * thread may have flushed the one there was. */
+static tpu_error *record_ready(const tpu_op *op, const prep *p, trace **out) {
+  for (bool waited = true; waited;) {
+    *out = trace_of(op->device);
+    waited = false;
+    for (uint32_t i = 0; i < op->nuses; i++) {
+      if (op->uses[i].kind != USE_STORE) continue;
+      tpu_value *v = p->stores[op->uses[i].index].v;
+      if (v->state == V_ERROR) return value_error(v);
+      if (v->state != V_PENDING || v->trace == *out) continue;
+      TRY(trace_need(v));
+      waited = true;
+    }
   }
   return NULL;
 }
 
-/* --- cuts
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* --- cuts --- */
 static bool in_period(trace *t, int device) {
   uint32_t i = t->nops - 1;
   if (!periodic[device].n) return false;
@@ -181,14 +182,13 @@ static tpu_error *cut(trace *t, int device) {
 }
 
 tpu_error *trace_record(tpu_op *op, prep *p, tpu_call *call) {
-  trace *t = trace_of(op->device);
-  TRY(record_ready(t, op, p));
-  t = trace_of(op->device); /* waiting may have let another thread flush */
+  trace *t;
+  TRY(record_ready(op, p, &t));
   tpu_philox rng = {0, 0};
   TRY(op_draw(op, call, &rng));
   PUSH(t->ops, t->nops, t->cap_ops, op);
   put_code(t, op->id);
-  TRY(record_operands(t, op, p, &rng));
+  record_operands(t, op, p, &rng);
   tpu_value *stack[64], **vals = op->nouts <= 64 ? stack : tpu_xmalloc(op->nouts * sizeof *vals);
   for (uint32_t k = 0; k < op->nouts; k++) {
     vals[k] = NULL;
@@ -205,9 +205,7 @@ tpu_error *trace_record(tpu_op *op, prep *p, tpu_call *call) {
   return e ? e : cut(t, op->device);
 }
 
-/* --- steps
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* --- steps --- */
 /* Appends what else decides the program: which results leave and which operands may be taken over. */
 static void close_key(trace *t) {
   for (uint32_t i = 0; i < t->nvals; i++) text_add(&t->key, t->vals[i]->refs > 1 ? "L" : "-", 1);
@@ -239,7 +237,6 @@ typedef struct step_build {
   B *b;
   trace *t;
   Val *ext, *scalar, *slot;
-  int32_t *ext_sym; /* builder symbol by the sym operand that an ext needs; generic traces only */
 } step_build;
 
 /* Parameters: outside values, then numbers, in order. Symbols of generic outside values are parameters of

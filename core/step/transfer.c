@@ -7,6 +7,7 @@
 #include "step/run.h"
 #include "step/step.h"
 #include "step/trace.h"
+#include "value/layout.h"
 #include "value/memory.h"
 
 tpu_error *step_materialize(tpu_value *v) { return v->state == V_CELL ? NULL : trace_need(v); }
@@ -127,18 +128,22 @@ static bool covers_storage(const tpu_tensor *t, tpu_dtype dt, int *order) {
          !view_overlaps(t->rank, t->sizes, t->strides);
 }
 
+/* A tensor of the sizes and device of `like`, dense, in a storage of its own; strides is room for its
+ * strides. */
+static tpu_error *dense_like(const tpu_tensor *like, tpu_dtype dt, tpu_tensor *out, int64_t *strides) {
+  *out = *like;
+  layout_contiguous(like->rank, like->sizes, strides);
+  out->strides = strides, out->offset = 0, out->flags = 0, out->dtype = tpu_dtypes[dt].torch;
+  return tpu_storage_new(like->device, (size_t)view_numel(like->rank, like->sizes) * dt_bytes(dt),
+                         &out->storage);
+}
+
 /* A storage of its own, dense, holding host data of any strides. */
 static tpu_error *temp_of_host(const void *src, tpu_dtype dt, const tpu_tensor *like,
                                const int64_t *src_strides, tpu_tensor *out, int64_t *strides) {
-  int64_t bs[TPU_MAX_RANK], s = 1;
-  for (int i = like->rank - 1; i >= 0; i--) {
-    strides[i] = s;
-    s *= like->sizes[i];
-    bs[i] = src_strides[i] * dt_bytes(dt);
-  }
-  *out = *like;
-  TRY(tpu_storage_new(like->device, (size_t)s * dt_bytes(dt), &out->storage));
-  out->strides = strides, out->offset = 0, out->flags = 0, out->dtype = tpu_dtypes[dt].torch;
+  int64_t bs[TPU_MAX_RANK];
+  for (int i = 0; i < like->rank; i++) bs[i] = src_strides[i] * dt_bytes(dt);
+  TRY(dense_like(like, dt, out, strides));
   core_lock();
   tpu_value *v;
   tpu_error *e = value_of_host(src, dt, like->rank, like->sizes, bs, like->device, &v);
@@ -193,14 +198,7 @@ static tpu_error *copy_row(const tpu_tensor *src, const tpu_tensor *dst) {
 
 /* `t` made dense in a storage of its own on its own device. */
 static tpu_error *dense_temp(const tpu_tensor *t, tpu_tensor *out, int64_t *strides) {
-  int64_t s = 1;
-  for (int i = t->rank - 1; i >= 0; i--) {
-    strides[i] = s;
-    s *= t->sizes[i];
-  }
-  *out = *t;
-  out->strides = strides, out->offset = 0, out->flags = 0;
-  TRY(tpu_storage_new(t->device, (size_t)s * dt_bytes(tpu_dtype_from_torch(t->dtype)), &out->storage));
+  TRY(dense_like(t, tpu_dtype_from_torch(t->dtype), out, strides));
   tpu_error *e = copy_row(t, out);
   if (e) tpu_storage_free(out->storage);
   return e;
@@ -238,9 +236,7 @@ tpu_error *tpu_copy(const tpu_tensor *src, const tpu_tensor *dst) {
   return e;
 }
 
-/* --- storages
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* --- storages --- */
 tpu_error *step_cut_exact(tpu_storage *s) {
   tpu_value *v = s->value, *exact;
   int64_t dims[TPU_MAX_RANK], bs[TPU_MAX_RANK], step = dt_bytes((tpu_dtype)v->dtype);
@@ -295,9 +291,7 @@ tpu_error *step_resize_value(tpu_storage *s, size_t nbytes) {
   return e;
 }
 
-/* --- test hooks
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* --- test hooks --- */
 tpu_error *tpu_debug_mark_generic(const tpu_tensor *t, int dim, int64_t rung, double fill) {
   if (dim < 0 || dim >= t->rank || rung < t->sizes[dim])
     return tpu_err(TPU_VALUE, "dim %d cannot be padded to %lld", dim, (long long)rung);

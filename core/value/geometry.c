@@ -136,8 +136,7 @@ bool geom_plan(const view *t, tpu_dtype vdt, int vrank, const vdim *vd, size_t s
   return true;
 }
 
-/* --- builder side
- * ---------------------------------------------------------------------------------------------------- */
+/* --- builder side --- */
 
 /* x as a flat value of dtype dt, by bits (bool <-> bytes by value: XLA keeps a bool in a byte of 0 or 1). */
 static Val flat_as(B *b, Val x, tpu_dtype dt) {

@@ -5,12 +5,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/grow.h"
 #include "step/step.h"
 
-/* --- address space
- * ------------------------------------------------------------------------------------------------- One
- * reservation of SPACE bytes, cut into regions of REGION bytes. A region serves one size class (a power of
- * two from MIN_CLASS up); the owner of an address is found by region -> class -> index. Classes above the
+/* --- address space ---
+ * One reservation of SPACE bytes, cut into regions of REGION bytes. A region serves one size class (a power
+ * of two from MIN_CLASS up); the owner of an address is found by region -> class -> index. Classes above the
  * region size take several regions. Freed ranges go to a free list of their class. Nothing is ever mapped. */
 enum { MIN_CLASS = 6, MAX_CLASS = 44, REGION_BITS = 34 };
 #define SPACE ((uintptr_t)1 << 46)
@@ -114,15 +114,11 @@ static uintptr_t address_take(uint8_t c) {
 
 static void address_give(uintptr_t a, uint8_t c) {
   pool *p = &space.pools[c];
-  if (p->nfree == p->cap) {
-    p->cap = p->cap ? p->cap * 2 : 256;
-    p->free = tpu_xrealloc(p->free, p->cap * sizeof *p->free);
-  }
+  GROW(p->free, p->nfree, p->cap, 256);
   p->free[p->nfree++] = a;
 }
 
-/* --- storages
- * -------------------------------------------------------------------------------------------------------- */
+/* --- storages --- */
 tpu_storage *storage_create(int device, size_t nbytes) {
   uint8_t c = class_of(nbytes);
   uintptr_t a = nbytes <= (size_t)1 << MAX_CLASS ? address_take(c) : 0;

@@ -64,15 +64,52 @@ Val b_unary(B *b, int op, Val x) {
   Val v = unary_special(b, op, x, dt, &done);
   if (done) return v;
   if (!allowed(b, op, dt)) return BAD;
+  if (op == OP_ATAN && !b->plain && dt_is_float(dt)) return b_atan2(b, x, b_like(b, x, 1));
   if (op == OP_IS_FINITE) out = DT_BOOL;
   if (op == OP_ABS || op == OP_REAL || op == OP_IMAG) out = dt_real(dt);
   return ir_op1(b, op, out, b_shape(b, x), x);
+}
+
+/* Integer powers by squaring; v: base, exponent, product. */
+static Val power_more(B *b, void *ctx, const Val *v) {
+  (void)ctx;
+  Val any = b_gt(b, v[1], b_like(b, v[1], 0));
+  return b_reduce(b, RED_OR, any, axes_all(b_rank(b, any)), false);
+}
+
+static void power_step(B *b, void *ctx, const Val *v, Val *out) {
+  (void)ctx;
+  Val one = b_like(b, v[1], 1), odd = b_ne(b, b_and(b, v[1], one), b_like(b, v[1], 0));
+  out[0] = b_mul(b, v[0], v[0]);
+  out[1] = b_shrl(b, v[1], one);
+  out[2] = b_select(b, odd, b_mul(b, v[2], v[0]), v[2]);
+}
+
+/* The plugin's own takes the exponent modulo 64 or so. A negative exponent leaves 1 and -1, and makes the
+ * rest 0. */
+static Val integer_power(B *b, Val x, Val e) {
+  Val vs[2] = {x, e};
+  shape s;
+  if (!ir_match(b, vs, 2, &s)) return BAD;
+  x = vs[0], e = vs[1];
+  Val zero = b_like(b, x, 0), one = b_like(b, x, 1), minus = b_lt(b, e, zero),
+      v[3] = {x, b_select(b, minus, zero, e), with_type_of(b, x, 1)};
+  b_while(b, 3, v, power_more, power_step, NULL, v);
+  if (dt_is_unsigned(b_dtype(b, x))) return v[2];
+  Val odd = b_ne(b, b_and(b, e, one), zero),
+      unit = b_select(b, b_eq(b, x, b_like(b, x, -1)), b_select(b, odd, x, one), zero);
+  return b_select(b, minus, b_select(b, b_eq(b, x, one), one, unit), v[2]);
 }
 
 Val b_binary(B *b, int op, Val x, Val y) {
   Val v[2] = {x, y};
   shape s;
   if (!ir_promote(b, &v[0], &v[1]) || !allowed(b, op, b_dtype(b, v[0])) || !ir_match(b, v, 2, &s)) return BAD;
+  if (op == OP_POW && dt_is_integral(b_dtype(b, v[0]))) return integer_power(b, v[0], v[1]);
+  /* The CPU plugin vectorises atan2 with a constant wrongly (long rows come out as garbage); a NaN of x may
+   * as well be y. */
+  if (op == OP_ATAN2 && !b->plain && dt_is_float(b_dtype(b, v[0])))
+    v[1] = b_select(b, b_isnan(b, v[0]), v[0], v[1]);
   return ir_op2(b, op, b_dtype(b, v[0]), &s, v[0], v[1]);
 }
 

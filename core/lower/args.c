@@ -23,6 +23,7 @@ void lower_begin(L *l, tpu_op *op, B *b, bool recording) {
   for (uint32_t k = 0; k < op->nstores; k++) l->stores[k] = BAD;
   for (uint32_t k = 0; k < op->nscalars; k++) l->scalars[k] = BAD;
   l->seed = l->offset = BAD;
+  b_set_cpu_lowering(b, l_on_cpu(l));
   b_set_precision(b, op->precision);
   default_float = (tpu_dtype)op->default_float;
   b_disable_masks(b, step_masks_off());

@@ -154,7 +154,6 @@ static bool exact(int code) {
 Val m_unary(B *b, int code, Val x) {
   tpu_dtype dt = b_dtype(b, x);
   if (dt_is_low(dt) && !exact(code)) return b_cast(b, m_unary(b, code, b_cast(b, x, DT_F32)), dt);
-  if (code == OP_ATAN && !dt_is_complex(dt)) return m_binary(b, OP_ATAN2, x, m_k(b, x, 1));
   return code < OP_COUNT ? b_unary(b, code, x) : compose(b, code, x);
 }
 
@@ -275,14 +274,9 @@ static bool keeps_low(int code) {
          code == M_DIV_TRUNC;
 }
 
-/* The CPU plugin vectorises atan2 with a constant wrongly (long rows come out as garbage); a NaN of x may as
- * well be y. */
-static Val atan2_(B *b, Val x, Val y) { return b_atan2(b, x, b_select(b, b_isnan(b, x), x, y)); }
-
 Val m_binary(B *b, int code, Val x, Val y) {
   tpu_dtype dt = b_dtype(b, x);
   if (dt_is_low(dt) && !keeps_low(code)) return b_cast(b, m_binary(b, code, m_wide(b, x), m_wide(b, y)), dt);
-  if (code == OP_ATAN2) return atan2_(b, x, y);
   return code < OP_COUNT ? b_binary(b, code, x, y) : compose2(b, code, x, y);
 }
 
@@ -336,35 +330,6 @@ Val m_addcdiv(B *b, Val x, Val value, Val y, Val z) {
   return b_add(b, x, b_div(b, p, z));
 }
 
-/* Integer powers by squaring; v: base, exponent, product. The builder's power takes the exponent modulo the
- * width. */
-static Val power_more(B *b, void *ctx, const Val *v) {
-  (void)ctx;
-  return b_reduce(b, RED_OR, b_gt(b, v[1], m_k(b, v[1], 0)), axes_all(b_rank(b, v[1])), false);
-}
-
-static void power_step(B *b, void *ctx, const Val *v, Val *out) {
-  (void)ctx;
-  Val one = m_k(b, v[1], 1), odd = b_eq(b, b_and(b, v[1], one), one), half = b_shrl(b, v[1], one);
-  out[0] = b_mul(b, v[0], v[0]);
-  out[1] = b_select(b, b_gt(b, v[1], m_k(b, v[1], 0)), half, m_k(b, v[1], 0));
-  out[2] = b_select(b, odd, b_mul(b, v[2], v[0]), v[2]);
-}
-
-/* A negative exponent leaves 1 and -1, and makes the rest 0. */
-static Val int_power(B *b, Val x, Val e) {
-  shape s = b_broadcast_shape(b, x, e);
-  x = b_broadcast_to(b, x, &s);
-  e = b_broadcast_to(b, e, &s);
-  Val zero = m_k(b, x, 0), one = m_k(b, x, 1), minus = b_lt(b, e, zero),
-      v[3] = {x, b_select(b, minus, zero, e), b_full(b, &s, one)};
-  b_while(b, 3, v, power_more, power_step, NULL, v);
-  if (dt_is_unsigned(b_dtype(b, x))) return v[2];
-  Val odd = b_ne(b, b_and(b, e, one), zero),
-      unit = b_select(b, b_eq(b, x, m_k(b, x, -1)), b_select(b, odd, x, one), zero);
-  return b_select(b, minus, b_select(b, b_eq(b, x, one), one, unit), v[2]);
-}
-
 /* The exponents that PyTorch's kernel knows; *done says whether it was one. */
 static Val pow_known(L *l, Val x, int scalar, bool *done) {
   B *b = l_b(l);
@@ -398,6 +363,5 @@ Val m_pow(L *l, Val x, Val e, tpu_dtype dt, int scalar) {
               "Integers to negative integer powers are not allowed.");
     }
   }
-  if (dt_is_integral(dt)) return int_power(b, x, b_cast(b, e, dt));
   return b_cast(b, b_pow(b, x, m_wide(b, b_cast(b, e, dt))), dt);
 }

@@ -7,6 +7,7 @@ Program(sizes={"n": 5}, rung={"n": 8}, fill=float("nan")): the tensor is padded 
 import ctypes as C
 import glob
 import hashlib
+import math
 import os
 import subprocess
 
@@ -15,6 +16,10 @@ import torch
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BAD = -1
 MAX_RANK = 32
+nan, inf = math.nan, math.inf
+FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+INTS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+EDGE = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.7, nan, inf, -inf, 1e-3, 100.0])
 
 
 class Dim(C.Structure):
@@ -318,3 +323,16 @@ def run(fn, *tensors, **kw):
     r = fn(p.b, p, *[p.param(t) for t in tensors])
     p.ret(*(r if isinstance(r, (list, tuple)) else [r]))
     return p.run()
+
+
+def same(got, want, tol=None):
+    if not isinstance(want, (list, tuple)):
+        got, want = [got], [want]
+    for g, w in zip(got, want, strict=True):
+        assert g.dtype == w.dtype and g.shape == w.shape, (g.dtype, g.shape, w.dtype, w.shape)
+        if tol is None:
+            torch.testing.assert_close(g, w, equal_nan=True)
+        elif tol == 0:
+            torch.testing.assert_close(g, w, equal_nan=True, rtol=0, atol=0)
+        else:
+            torch.testing.assert_close(g, w, equal_nan=True, rtol=tol, atol=tol)

@@ -186,3 +186,15 @@ def test_padding_does_not_show(name):
         "tril": torch.tril,
     }.get(name) or (lambda v: getattr(torch, name)(v, v))
     torch.testing.assert_close(f(t).cpu(), f(x))
+
+
+@pytest.mark.parametrize("dt", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
+def test_integer_powers(dt):
+    top = torch.iinfo(dt).max
+    values = torch.tensor([0, 1, 2, 3, 7, 65, top] + ([-1, -2, -65] if dt.is_signed else []), dtype=dt)
+    x, e = (t.flatten() for t in torch.meshgrid(values, values, indexing="ij"))
+    assert torch.equal(torch.pow(x.to("tpu"), e.to("tpu")).cpu(), torch.pow(x, e))
+    for number in (0, 1, 2, 3, 5, 64, 65, 127):
+        assert torch.equal(torch.pow(values.to("tpu"), number).cpu(), torch.pow(values, number)), number
+    for number in (0, 1, 2, 3, 7):
+        assert torch.equal(torch.pow(number, values.to("tpu")).cpu(), torch.pow(number, values)), number

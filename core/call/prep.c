@@ -12,16 +12,6 @@ static bool auto_sizes;
 bool tpu_sizes_auto(void) { return auto_sizes; }
 void tpu_set_sizes_auto(bool on) { auto_sizes = on; }
 
-int64_t ladder_rung(int64_t n) {
-  if (n <= 2) return n < 1 ? n : 2;
-  int64_t p = 2;
-  while (p < n) {
-    if (p + p / 2 >= n) return p + p / 2;
-    p *= 2;
-  }
-  return p;
-}
-
 static void put8(prep *p, int v) {
   char c = (char)v;
   text_put(&p->sig, &c, 1);
@@ -43,12 +33,13 @@ static uint32_t add_store(prep *p, tpu_storage *s) {
   return s->mark_index = p->nstores++;
 }
 
-static uint32_t sym_number(prep *p, const vdim *d) {
-  if (!d->sym) return 0;
+/* Equal sizes get equal numbers: which sizes agree is part of the signature, so that a program runs only where
+ * they do. */
+static uint32_t sym_number(prep *p, int64_t logical) {
   for (uint32_t k = 0; k < p->nsyms; k++)
-    if (p->syms[k].sym == d->sym) return k + 1;
+    if (p->syms[k] == logical) return k + 1;
   GROW(p->syms, p->nsyms, p->cap_syms, 16);
-  p->syms[p->nsyms] = (prep_sym){d->sym, d->logical};
+  p->syms[p->nsyms] = logical;
   return ++p->nsyms;
 }
 
@@ -109,18 +100,41 @@ static void put_value_type(prep *p, const prep_store *ps) {
   put8(p, ps->v->rank);
   for (int i = 0; i < ps->v->rank; i++) {
     put64(p, ps->v->d[i].n);
-    if (ps->v->d[i].sym) put32(p, 0x80000000u | sym_number(p, &ps->v->d[i]));
+    if (ps->v->d[i].sym) put32(p, 0x80000000u | sym_number(p, ps->v->d[i].logical));
+  }
+}
+
+static void put_groups(prep *p, const tpu_tensor *t, const geom *g) {
+  put8(p, g->n | (g->merge_to ? 128 : 0));
+  put8(p, g->merge_from);
+  put8(p, g->merge_to);
+  for (int i = 0; i < g->n; i++) {
+    put8(p, g->link[i] | (g->start[i] >= 0 ? 16 : 0));
+    put8(p, g->dim[i]);
+    put64(p, g->extent[i]);
+    put64(p, g->size[i]);
+    put64(p, g->step[i]);
+  }
+  for (int d = 0; d < t->rank; d++) {
+    put8(p, g->sym[d]);
+    put64(p, g->phys[d] ? g->phys[d] : t->sizes[d]);
+    if (!g->phys[d] && t->strides[d] == 0) put8(p, 0);
   }
 }
 
 static void put_view(prep *p, prep_tensor *pt) {
   const tpu_tensor *t = pt->t;
-  const geom *g = &pt->g;
+  geom *g = &pt->g;
   put8(p, g->kind | (g->offset << 4) | (g->covers << 5));
   put8(p, pt->dtype);
   put8(p, t->rank);
+  for (int d = 0; g->generic && d < t->rank; d++) g->sym[d] = g->phys[d] ? (uint8_t)sym_number(p, t->sizes[d]) : 0;
   if (g->kind == GEOM_PERMUTE) text_add(&p->sig, g->perm, t->rank);
   if (g->kind == GEOM_WHOLE || g->kind == GEOM_PERMUTE) return;
+  if (g->kind == GEOM_GROUPS) {
+    put_groups(p, t, g);
+    return;
+  }
   text_add(&p->sig, t->sizes, t->rank * sizeof(int64_t));
   if (g->kind != GEOM_RESHAPE) text_add(&p->sig, t->strides, t->rank * sizeof(int64_t));
 }
@@ -139,7 +153,7 @@ static bool plan_whole(prep_tensor *pt, const prep_store *ps) {
   if ((size_t)stride * dt_bytes((tpu_dtype)v->dtype) != ps->s->nbytes) return false;
   pt->g.kind = GEOM_WHOLE;
   pt->g.covers = true;
-  pt->g.offset = pt->g.retype = false;
+  pt->g.offset = pt->g.retype = pt->g.generic = false;
   return true;
 }
 
@@ -152,13 +166,14 @@ static bool plan(prep_tensor *pt, const prep_store *ps) {
   return geom_plan(&w, w.dtype, 1, &flat, ps->s->nbytes, &pt->g);
 }
 
-/* Values that the row or the view cannot take as they are get a new home first. */
-static tpu_error *settle(prep *p, prep_tensor *pt, uint32_t flags) {
+/* Values that the row or the view cannot take as they are are seen as they would be: without padding, or in
+ * another type. `seen`: the value's type stands in the signature already. */
+static tpu_error *settle(prep *p, prep_tensor *pt, uint32_t flags, bool seen) {
   prep_store *ps = &p->stores[pt->store];
   if (plan_whole(pt, ps)) return NULL;
-  if (ps->v && value_is_generic(ps->v) && ((flags & ROW_SIZES) == ROW_NONE || !plan(pt, ps))) {
-    TRY(step_cut_exact(ps->s));
-    ps->v = ps->s->value;
+  if (ps->v && value_is_generic(ps->v) && (p->exact || (flags & ROW_SIZES) == ROW_NONE || !plan(pt, ps))) {
+    p->mixed = p->mixed || seen;
+    TRY(step_exact_twin(ps->v, &ps->v));
   }
   plan(pt, ps);
   if (pt->g.retype && pt->g.covers && ps->v && ps->v->state == V_CELL) { /* a byte storage is retyped once */
@@ -192,13 +207,17 @@ static tpu_error *put_tensor(prep *p, const tpu_tensor *t, uint32_t flags) {
   }
   bool seen = t->storage->mark_serial == serial;
   pt->store = add_store(p, t->storage);
-  TRY(settle(p, pt, flags));
+  TRY(settle(p, pt, flags, seen));
   put8(p, 'T');
   put8(p, t->flags);
   put32(p, pt->store);
   if (!seen) put_value_type(p, &p->stores[pt->store]);
   put_view(p, pt);
   if (pt->g.offset) pt->scalar = add_scalar(p, DT_I64, (uint64_t)t->offset, 0);
+  for (uint32_t k = 0; pt->g.kind == GEOM_GROUPS && k < pt->g.nstart; k++) {
+    uint32_t at = add_scalar(p, DT_I64, (uint64_t)pt->g.starts[k], 0);
+    if (k == 0) pt->scalar = at;
+  }
   return NULL;
 }
 
@@ -247,27 +266,34 @@ static tpu_error *put_arg(prep *p, const tpu_arg *a, uint32_t flags) {
   return tpu_err(TPU_INTERNAL, "argument tag %d", a->tag);
 }
 
-/* A concatenation whose axis is generic (or grows, with the switch on): the rung of the result is part of the
- * signature. */
+/* A concatenation with a generic axis: the rung of the result is part of the signature. A result that fits into
+ * the first item's room stays there. */
 static void put_growth(prep *p, const tpu_call *call) {
-  p->rung = p->grown = 0;
-  if (!(call->row->flags & ROW_GROWS) || call->variant != TPU_FUNCTIONAL || call->nargs < 2) return;
+  p->rung = 0;
+  if (!(call->row->flags & ROW_GROWS) || call->variant != TPU_FUNCTIONAL || call->nargs < 2 || p->exact) return;
   const tpu_arg *list = &call->args[0];
-  if (list->tag != TPU_A_TENSORS || list->n != 2 || !list->u.t[0].storage) return;
-  int rank = list->u.t[0].rank;
-  int64_t axis = call->args[1].u.i < 0 ? call->args[1].u.i + rank : call->args[1].u.i;
-  if (axis < 0 || axis >= rank) return;
-  const tpu_value *v = list->u.t[0].storage->value;
-  bool generic = v && v->rank == rank && v->d[axis].sym && p->tensors[0].g.kind == GEOM_WHOLE;
-  if (!generic || list->u.t[1].rank != rank) return;
-  p->grown = list->u.t[0].sizes[axis] + list->u.t[1].sizes[axis];
-  p->rung = v->d[axis].n >= p->grown ? v->d[axis].n : ladder_rung(p->grown);
+  if (list->tag != TPU_A_TENSORS) return;
+  int64_t total = 0, room = 0, axis = 0;
+  bool generic = false;
+  for (uint32_t k = 0; k < list->n; k++) {
+    const tpu_tensor *t = &list->u.t[k];
+    if (!p->tensors[k].t || p->tensors[k].host || (t->rank == 1 && t->sizes[0] == 0)) continue;
+    axis = call->args[1].u.i < 0 ? call->args[1].u.i + t->rank : call->args[1].u.i;
+    if (axis < 0 || axis >= t->rank) return;
+    int64_t phys = p->tensors[k].g.generic ? p->tensors[k].g.phys[axis] : 0;
+    if (k == 0) room = phys;
+    generic = generic || phys;
+    total += t->sizes[axis];
+  }
+  if (!generic) return;
+  p->rung = room >= total ? room : ladder_rung(total);
   put64(p, p->rung);
 }
 
-tpu_error *prep_call(prep *p, const tpu_call *call) {
+tpu_error *prep_call(prep *p, const tpu_call *call, bool exact) {
   uint32_t flags = call->row->flags;
   p->call = call;
+  p->exact = exact, p->mixed = false;
   p->decline = NULL;
   p->nstores = p->nscalars = p->ntensors = p->nsyms = 0;
   text_clear(&p->sig);
@@ -283,5 +309,5 @@ tpu_error *prep_call(prep *p, const tpu_call *call) {
   if (call->variant == TPU_OUT)
     for (int i = 0; i < call->nouts; i++) TRY(put_tensor(p, &call->outs[i], flags));
   put_growth(p, call);
-  return NULL;
+  return p->mixed ? prep_call(p, call, true) : NULL;
 }

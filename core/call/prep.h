@@ -33,10 +33,6 @@ typedef struct prep_tensor {
   geom g;
 } prep_tensor;
 
-typedef struct prep_sym {
-  uint32_t sym;    /* of the value layer */
-  int64_t logical; /* its size in this call */
-} prep_sym;
 
 typedef struct prep {
   const tpu_call *call;
@@ -44,22 +40,20 @@ typedef struct prep {
   prep_store *stores;
   prep_scalar *scalars;
   prep_tensor *tensors; /* of all arguments in order, lists expanded; then the outs of OUT */
-  prep_sym *syms;       /* in order of first occurrence: number k in the signature */
+  int64_t *syms;        /* the logical sizes of generic dims, in order of first occurrence: k + 1 in the signature */
   uint32_t nstores, nscalars, ntensors, nsyms, out_first;
   uint32_t cap_stores, cap_scalars, cap_tensors, cap_syms;
   int64_t rung;        /* ROW_GROWS: physical size of the growing axis, 0 = exact */
-  int64_t grown;       /* its logical size */
+  bool exact;          /* all generic values are used without their padding */
+  bool mixed;          /* a value was taken as generic before a view of it that needs it exact was met */
   const char *decline; /* a dtype or rank that the core does not have */
 } prep;
 
-/* Fills p (reusing its memory). A generic value seen through a view that is no permutation, or by a row of
- * class NONE, is cut to exact first; a byte storage is retyped; both may launch. Core lock held. */
-tpu_error *prep_call(prep *p, const tpu_call *call);
+/* Fills p (reusing its memory). `exact`, a row of class NONE, and a view that the planner does not know take
+ * the exact twins of generic values; a byte storage is retyped; both may launch. Core lock held. */
+tpu_error *prep_call(prep *p, const tpu_call *call, bool exact);
 
 /* Is this number (Scalar tags, or DOUBLE with ROW_FLOAT_PARAM) an operand of the program, or structure
  * (lower.h)? */
 bool number_is_operand(const tpu_arg *a, uint32_t flags);
-/* The smallest rung of the ladder >= n: 2, 3, 4, 6, 8, 12, 16, 24, 32, 48 ... */
-int64_t ladder_rung(int64_t n);
-
 #endif

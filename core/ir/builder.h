@@ -182,6 +182,34 @@ Val b_dynamic_update(B *b, Val x, Val update, const Val *starts);
 Val b_tile_dim(B *b, Val x, int axis, int64_t times);          /* [a b] -> [a b a b] */
 Val b_repeat_interleave(B *b, Val x, int axis, int64_t times); /* [a b] -> [a a b b] */
 
+/* --- generic dims --- */
+/* x under the sizes of s: the same physical dims, other symbols. Whoever calls it knows that the sizes are the
+ * same. */
+Val b_relabel(B *b, Val x, const shape *s);
+/* Elements start, start + step ... of an axis (start BAD: from 0) as a generic dim {n, sym}; what lies beyond
+ * x is 0. */
+Val b_narrow(B *b, Val x, int axis, Val start, int64_t n, int64_t step, int32_t sym);
+/* Dims from..to (inclusive) as one generic dim {n, sym} of their product of logical sizes. */
+Val b_merge(B *b, Val x, int from, int to, int64_t n, int32_t sym);
+/* A symbol's size as an expression over `params` (i32 scalars) that the host can compute; its length, or -1. */
+typedef enum size_op {
+  SIZE_SYM,
+  SIZE_CONST,
+  SIZE_ADD,
+  SIZE_SUB,
+  SIZE_MUL,
+  SIZE_DIV,
+  SIZE_MAX_OF,
+  SIZE_MIN_OF
+} size_op;
+typedef struct size_code { /* postfix */
+  uint8_t op;
+  int64_t v; /* SYM: which param; CONST: the number */
+} size_code;
+enum { SIZE_CODE_MAX = 32 };
+int b_size_code(const B *b, int32_t sym, int nparams, const Val *params, size_code *out, int cap);
+int64_t size_eval(const size_code *code, int n, const int64_t *sizes);
+
 /* --- reductions: axes is a bit mask, bit i = axis i; a reduced axis goes, or stays as 1 with keepdim --- */
 typedef enum b_red { RED_SUM, RED_PROD, RED_MAX, RED_MIN, RED_AND, RED_OR, RED_XOR } b_red;
 uint32_t axes_all(int rank);

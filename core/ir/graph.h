@@ -23,6 +23,7 @@ typedef enum ir_op {
   IR_COUNT
 } ir_op;
 
+enum { IR_RELABEL = 7 }; /* tag of a RESHAPE that renames sizes: never folded */
 enum { NF_NUMBER = 1 /* a splat constant; `num` holds it */, NF_ZEROPAD = 2 /* see ir_node.zero */ };
 
 typedef struct ir_node {

@@ -115,7 +115,7 @@ Val b_reshape(B *b, Val x, const shape *s) {
   }
   if (n->op == IR_CONST && (n->flags & NF_NUMBER)) return ir_splat(b, x, s);
   uint32_t zero = reshape_zero(xs, s, n->zero);
-  if (n->op == IR_RESHAPE) return b_reshape(b, n->ops[0], s);
+  if (n->op == IR_RESHAPE && n->tag != IR_RELABEL) return b_reshape(b, n->ops[0], s);
   return set_zero(b, ir_op1(b, IR_RESHAPE, b_dtype(b, x), s, x), zero);
 }
 

@@ -49,6 +49,13 @@ static Val scalar_operand(L *l, use_kind kind, uint32_t index, tpu_dtype dt) {
   return new_operand(l, kind, index, dt, &s);
 }
 
+/* Builder symbol of a size of the signature (number from 1). */
+static int32_t symbol_of(L *l, uint32_t number) {
+  int32_t *known = &l->syms[number - 1];
+  if (!*known && l->recording) *known = b_symbol(l->b, scalar_operand(l, USE_SYM, number - 1, DT_I32));
+  return *known;
+}
+
 Val l_store(L *l, uint32_t k) {
   if (l->stores[k] != BAD) return l->stores[k];
   const op_store *st = &l->op->stores[k];
@@ -61,13 +68,7 @@ Val l_store(L *l, uint32_t k) {
     return BAD; /* an operand that op_get did not see: broken determinism shows as an error */
   shape s = {.rank = st->rank};
   for (int i = 0; i < st->rank; i++) {
-    int32_t sym = 0;
-    if (st->d[i].sym) {
-      int32_t *known = &l->syms[st->d[i].sym - 1];
-      if (!*known) *known = b_symbol(l->b, scalar_operand(l, USE_SYM, st->d[i].sym - 1, DT_I32));
-      sym = *known;
-    }
-    s.d[i] = (ir_dim){st->d[i].n, sym};
+    s.d[i] = (ir_dim){st->d[i].n, st->d[i].sym ? symbol_of(l, st->d[i].sym) : 0};
   }
   return l->stores[k] = new_operand(l, USE_STORE, k, (tpu_dtype)st->dtype, &s);
 }
@@ -94,10 +95,14 @@ Val l_view(L *l, uint32_t i) {
     if (l->op->stores[t->store].empty) {
       shape s = shape_of(t->rank, t->sizes);
       x = l->stores[t->store] == BAD ? b_zeros(b, w.dtype, &s)
-                                     : geom_read(b, &t->g, &w, l->stores[t->store], BAD);
+                                     : geom_read(b, &t->g, &w, l->stores[t->store], NULL, NULL);
     } else {
-      Val full = l_store(l, t->store);
-      x = geom_read(b, &t->g, &w, full, t->g.offset ? l_operand(l, t->scalar) : BAD);
+      Val full = l_store(l, t->store), starts[GEOM_LINKS];
+      int32_t syms[TPU_MAX_RANK] = {0};
+      for (uint32_t k = 0; k < geom_operands(&t->g); k++) starts[k] = l_operand(l, t->scalar + k);
+      for (int d = 0; t->g.generic && d < t->rank; d++)
+        if (t->g.sym[d]) syms[d] = symbol_of(l, t->g.sym[d]);
+      x = geom_read(b, &t->g, &w, full, starts, syms);
     }
   }
   if (t->flags & TPU_T_CONJ) x = b_conj(b, x);

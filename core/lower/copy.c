@@ -12,6 +12,16 @@ static void copy(L *l) {
 /* tpu::cast(self, dtype) */
 static void cast(L *l) { ret(l, b_cast(l_b(l), l_tensor(l, 0), l_dtype(l, 1))); }
 
+/* tpu::dense(self, dtype, order): self cast, its dims in the order in which they shall lie in memory. */
+static void dense(L *l) {
+  B *b = l_b(l);
+  Val x = b_cast(b, l_tensor(l, 0), l_dtype(l, 1));
+  const int64_t *order;
+  int perm[IR_MAX_RANK], n = l_ints(l, 2, &order);
+  for (int i = 0; i < n; i++) perm[i] = (int)order[i];
+  ret(l, n == b_rank(b, x) ? b_transpose(b, x, perm) : x);
+}
+
 static void clone(L *l) { ret(l, l_tensor(l, 0)); }
 
 static void fill(L *l) { /* self, value: a Scalar or a 0-dim tensor */
@@ -33,6 +43,7 @@ static void zero(L *l) {
 const tpu_row rows_copy[] = {
     {"tpu::copy", copy, 0,
      ROW_ELEMENTWISE | ROW_INTERNAL}, /* self and src may differ in which dims are generic */
+    {"tpu::dense", dense, 0, ROW_PASS | ROW_INTERNAL},
     {"tpu::cast", cast, 0, P | ROW_INTERNAL},
     {"clone", clone, 0, P}, /* the core looks at memory_format */
     {"fill_.Scalar", fill, 0, P},

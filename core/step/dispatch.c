@@ -98,23 +98,19 @@ enum { MAX_DEPTH = 4 }; /* a signal handler may dispatch while a call of its thr
 static _Thread_local prep preps[MAX_DEPTH];
 static _Thread_local int depth;
 
-/* The op of the call. Where its lowering has no form for these generic dims, they are cut to exact ones and
- * it is lowered again. */
+/* The op of the call. Where its lowering has no form for these generic dims it is used on exact values. */
 static tpu_error *find_op(prep *p, tpu_call *call, tpu_op **op) {
-  tpu_error *e = op_get(p, op);
-  if (!e || !p->nsyms || tpu_error_code(e) != TPU_NOT_IMPLEMENTED) return e;
-  tpu_error_free(e);
-  for (uint32_t k = 0; k < p->nstores; k++) {
-    const tpu_value *v = p->stores[k].s->value;
-    if (v && value_is_generic(v)) TRY(step_cut_exact(p->stores[k].s));
+  for (int exact = 0; exact < 2; exact++) {
+    TRY(prep_call(p, call, exact));
+    *op = op_find(p);
+    if (!*op) TRY(op_make(p, op));
+    if (!(*op)->needs_exact) return NULL;
   }
-  TRY(prep_call(p, call));
-  return op_get(p, op);
+  return tpu_err(TPU_INTERNAL, "aten::%s: %s", call->row->name, (*op)->needs_exact);
 }
 
 /* One try; *resize: the outs do not have the result's sizes, which stand in *op. */
 static tpu_error *dispatch_locked(prep *p, tpu_call *call, const tpu_op **resize) {
-  TRY(prep_call(p, call));
   tpu_op *op;
   TRY(find_op(p, call, &op));
   if (op->declined) {

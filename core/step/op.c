@@ -60,7 +60,7 @@ static void copy_tensor(copier *c, op_tensor *out) {
   out->g = pt->g;
   out->sizes = arena_copy(m, t->sizes, bytes);
   out->strides = arena_copy(m, t->strides, bytes);
-  if (pt->g.offset) c->scalar = pt->scalar + 1;
+  if (geom_operands(&pt->g)) c->scalar = pt->scalar + geom_operands(&pt->g);
 }
 
 static void copy_arg(copier *c, const tpu_arg *a, op_arg *out, op_tensor *tensors) {
@@ -106,9 +106,10 @@ static void copy_stores(tpu_op *op, const prep *p) {
     if (!v) continue;
     st[k].dtype = v->dtype, st[k].rank = v->rank;
     st[k].d = arena_copy(&op->mem, v->d, v->rank * sizeof(vdim));
+    st[k].source = v->source;
     for (int i = 0; i < v->rank; i++)
       for (uint32_t s = 0; s < p->nsyms; s++)
-        if (v->d[i].sym && v->d[i].sym == p->syms[s].sym) st[k].d[i].sym = s + 1;
+        if (v->d[i].sym && v->d[i].logical == p->syms[s]) st[k].d[i].sym = s + 1;
   }
   op->stores = st, op->nstores = p->nstores;
 }
@@ -139,6 +140,7 @@ static void op_free(tpu_op *op) {
   arena_free(&op->mem);
   text_free(&op->sig);
   free(op->uses);
+  free(op->sizes);
   free(op->outs);
   free(op);
 }
@@ -151,6 +153,36 @@ typedef struct finish {
   uint32_t n;
 } finish;
 
+/* The number of a builder symbol: one of the signature's sizes, or a new expression over them. */
+static uint32_t number_of(finish *f, int32_t sym) {
+  L *l = f->l;
+  tpu_op *op = l->op;
+  for (uint32_t k = 0; k < op->nsyms; k++)
+    if (l->syms[k] == sym) return k + 1;
+  Val params[64];
+  size_code code[SIZE_CODE_MAX];
+  int np = op->nsyms < 64 ? (int)op->nsyms : 64;
+  for (int k = 0; k < np; k++) params[k] = l->syms[k] ? b_symbol_size(l->b, l->syms[k]) : BAD;
+  int n = b_size_code(l->b, sym, np, params, code, SIZE_CODE_MAX);
+  if (n < 0) {
+    l_fail(l, TPU_NOT_IMPLEMENTED, "a size that only the device knows");
+    return 1;
+  }
+  for (uint32_t k = 0; k < op->nsizes; k++)
+    if (op->sizes[k].n == n && !memcmp(op->sizes[k].code, code, (size_t)n * sizeof *code))
+      return op->nsyms + 1 + k;
+  GROW(op->sizes, op->nsizes, op->cap_sizes, 4);
+  op->sizes[op->nsizes] = (op_size){arena_copy(&op->mem, code, (size_t)n * sizeof *code), n};
+  return op->nsyms + ++op->nsizes;
+}
+
+int64_t op_dim_size(const tpu_op *op, const vdim *d, const int64_t *sizes) {
+  if (!d->sym) return d->n;
+  if (d->sym <= op->nsyms) return sizes[d->sym - 1];
+  const op_size *z = &op->sizes[d->sym - op->nsyms - 1];
+  return size_eval(z->code, z->n, sizes);
+}
+
 static void describe_value(finish *f, op_out *o, Val v) {
   B *b = f->l->b;
   const shape *s = b_shape(b, v);
@@ -159,10 +191,7 @@ static void describe_value(finish *f, op_out *o, Val v) {
   o->d = arena_alloc(&f->l->op->mem, (size_t)(s->rank + 1) * sizeof(vdim));
   for (int i = 0; i < s->rank; i++) {
     o->d[i] = vdim_static(s->d[i].n);
-    if (!s->d[i].sym) continue;
-    o->d[i].sym = SYM_GROWN;
-    for (uint32_t k = 0; k < f->l->op->nsyms; k++)
-      if (f->l->syms[k] == s->d[i].sym) o->d[i].sym = k + 1;
+    if (s->d[i].sym) o->d[i].sym = number_of(f, s->d[i].sym);
   }
   o->bytes = dims_bytes((tpu_dtype)o->dtype, o->rank, o->d);
 }
@@ -175,17 +204,27 @@ static op_out *add_out(tpu_op *op) {
 
 static bool like_self(const tpu_op *op, int rank, const int64_t *sizes) {
   const op_tensor *t = op->ntensors ? &op->tensors[0] : NULL;
-  bool device = t && t->defined && !t->host && t->rank == rank;
-  return device && !memcmp(t->sizes, sizes, (size_t)rank * sizeof *sizes);
+  bool same = t && t->defined && !t->host && t->rank == rank;
+  for (int i = 0; same && i < rank; i++)
+    same = (t->g.generic && t->g.phys[i] ? t->g.phys[i] : t->sizes[i]) == sizes[i];
+  return same;
+}
+
+/* The operand as the rules of layout see it: its sizes physical, as those of results are. */
+static strided layout_of(const op_tensor *t, int64_t (*sizes)[TPU_MAX_RANK]) {
+  if (!t->g.generic) return (strided){t->rank, t->sizes, t->strides};
+  for (int d = 0; d < t->rank; d++) (*sizes)[d] = t->g.phys[d] ? t->g.phys[d] : t->sizes[d];
+  return (strided){t->rank, *sizes, t->strides};
 }
 
 static void result_strides(const tpu_op *op, int rank, const int64_t *sizes, int64_t *strides) {
   strided ops[64];
+  int64_t phys[64][TPU_MAX_RANK];
   int n = 0;
   if (op->row->flags & (ROW_ELEMENTWISE | ROW_CHANNELS))
     for (uint32_t i = 0; i < op->out_first && n < 64; i++) {
       const op_tensor *t = &op->tensors[i];
-      if (t->defined && !t->host) ops[n++] = (strided){t->rank, t->sizes, t->strides};
+      if (t->defined && !t->host) ops[n] = layout_of(t, &phys[n]), n++;
     }
   if (n && (op->row->flags & ROW_ELEMENTWISE))
     layout_elementwise(n, ops, rank, sizes, strides);
@@ -201,8 +240,9 @@ static void result_strides(const tpu_op *op, int rank, const int64_t *sizes, int
 static void list_strides(const tpu_op *op, uint32_t k, int rank, const int64_t *sizes, int64_t *strides) {
   const op_arg *a = &op->args[0];
   const op_tensor *t = k < a->n ? &op->tensors[a->u.tensor + k] : NULL;
+  int64_t phys[TPU_MAX_RANK];
   if (t && t->defined && !t->host && (op->row->flags & ROW_ELEMENTWISE))
-    layout_elementwise(1, &(strided){t->rank, t->sizes, t->strides}, rank, sizes, strides);
+    layout_elementwise(1, &(strided){t->rank, layout_of(t, &phys).sizes, t->strides}, rank, sizes, strides);
   else
     layout_contiguous(rank, sizes, strides);
 }
@@ -249,12 +289,21 @@ static bool check_write(finish *f, const op_tensor *t, Val v) {
   L *l = f->l;
   const shape *s = b_shape(l->b, v);
   bool same = s->rank == t->rank;
-  for (int i = 0; same && i < s->rank; i++) same = s->d[i].sym || s->d[i].n == t->sizes[i];
+  bool generic = t->g.generic;
+  for (int i = 0; same && i < s->rank; i++) {
+    int sym = t->g.generic ? t->g.sym[i] : 0;
+    generic = generic || s->d[i].sym;
+    same = sym ? s->d[i].sym == l->syms[sym - 1] : !s->d[i].sym && s->d[i].n == t->sizes[i];
+  }
   tpu_dtype from = b_dtype(l->b, v);
   if (!b_ok(l->b)) return false;
   if (!dt_can_cast(from, (tpu_dtype)t->dtype)) {
     l_fail(l, TPU_RUNTIME, "result type %s can't be cast to the desired output type %s",
            tpu_dtype_torch_name(from), tpu_dtype_torch_name((tpu_dtype)t->dtype));
+    return false;
+  }
+  if (!same && generic) {
+    l_fail(l, TPU_NOT_IMPLEMENTED, "a result of other generic sizes than the written tensor");
     return false;
   }
   if (!same && l->op->variant == TPU_OUT) {
@@ -296,6 +345,8 @@ static void write_result(finish *f, uint32_t target, Val v, uint8_t *written) {
   if (t->flags & TPU_T_NEG) v = b_neg(b, v);
   view w = {(tpu_dtype)t->dtype, t->rank, t->sizes, t->strides, 0};
   Val full = BAD;
+  if (!t->g.covers && t->g.kind == GEOM_GROUPS)
+    l_fail(l, TPU_NOT_IMPLEMENTED, "a write to a part of a generic value");
   if (!t->g.covers) {
     full = l->stores[t->store];
     if (full == BAD && l->op->stores[t->store].empty) {
@@ -415,6 +466,11 @@ static tpu_error *op_create(const prep *p, tpu_op **out) {
   tpu_error *e = b_take_error(scratch);
   lower_end(&l);
   free(outs);
+  if (e && !op->declined && p->nsyms && tpu_error_code(e) == TPU_NOT_IMPLEMENTED) {
+    op->needs_exact = arena_copy(&op->mem, tpu_error_message(e), strlen(tpu_error_message(e)) + 1);
+    tpu_error_free(e);
+    e = NULL;
+  }
   if (e && !op->declined) {
     if (tpu_error_code(e) == TPU_INTERNAL) e = tpu_err_prefix(e, "aten::%s", op->row->name);
     op_free(op);
@@ -428,12 +484,13 @@ static tpu_error *op_create(const prep *p, tpu_op **out) {
   return NULL;
 }
 
-tpu_error *op_get(const prep *p, tpu_op **out) {
-  uint64_t h = hash_bytes(p->sig.p, p->sig.n);
-  *out = map_get(&memo, p->sig.p, p->sig.n, h);
-  if (*out) return NULL;
+tpu_op *op_find(const prep *p) {
+  return map_get(&memo, p->sig.p, p->sig.n, hash_bytes(p->sig.p, p->sig.n));
+}
+
+tpu_error *op_make(const prep *p, tpu_op **out) {
   TRY(op_create(p, out));
-  map_put(&memo, p->sig.p, p->sig.n, h, *out);
+  map_put(&memo, p->sig.p, p->sig.n, hash_bytes(p->sig.p, p->sig.n), *out);
   return NULL;
 }
 
@@ -463,6 +520,14 @@ void op_emit(const tpu_op *op, B *b, const Val *in, Val *outs) {
     if (u->kind == USE_SCALAR) l.scalars[u->index] = in[i];
     if (u->kind == USE_SEED) l.seed = in[i];
     if (u->kind == USE_OFFSET) l.offset = in[i];
+    if (u->kind == USE_SYM) l.syms[u->index] = b_symbol(b, in[i]);
+  }
+  for (uint32_t i = 0; i < op->nuses; i++) { /* an operand of another op's making has that op's sizes */
+    tpu_dtype dt;
+    shape s;
+    if (op->uses[i].kind != USE_STORE) continue;
+    op_use_type(op, i, l.syms, &dt, &s);
+    l.stores[op->uses[i].index] = b_relabel(b, in[i], &s);
   }
   op->row->fn(&l);
   finish f = {.l = &l, .describe = false, .outs = outs};

@@ -44,7 +44,8 @@ typedef struct op_store {
   bool empty;
   int8_t dtype;
   uint8_t rank;
-  vdim *d; /* logical is meaningless where sym != 0; sym is the number in the signature */
+  vdim *d; /* sym: the number of the size in the signature; logical: of the first such call */
+  const struct tpu_op *source; /* what made the value in the first such call; NULL: the host */
   int64_t nbytes;
 } op_store;
 
@@ -53,14 +54,18 @@ typedef struct op_out { /* one result of the program (none for OUT_NONE), in res
   uint8_t kind;
   int8_t dtype;   /* of the value */
   uint8_t rank;   /* of the value */
-  vdim *d;        /* of the value; sym: number in the signature, or SYM_GROWN */
+  vdim *d;        /* of the value; sym: see op_size */
   uint32_t store; /* OUT_STORE: which storage is rebound */
   uint8_t trank;  /* OUT_NEW: the tensor */
   int64_t *sizes, *strides;
   int8_t *size_dim; /* OUT_NEW: where the value is generic: value dim of tensor dim i, else NULL */
   int64_t bytes;
 } op_out;
-#define SYM_GROWN 0x7fffffffu
+
+typedef struct op_size { /* a size that results have and operands do not: sym = nsyms + 1 + its index */
+  const size_code *code; /* over the signature's sizes */
+  int n;
+} op_size;
 
 typedef struct tpu_op {
   const tpu_row *row;
@@ -77,6 +82,8 @@ typedef struct tpu_op {
   const int8_t *scalar_dtypes;
   op_use *uses;
   uint32_t nuses, cap_uses;
+  op_size *sizes;
+  uint32_t nsizes, cap_sizes;
   op_out *outs;
   uint32_t nouts, cap_outs, nreal; /* nreal: results of the program without the check */
   uint32_t nresults;               /* results that go back to the caller (OUT_NEW, OUT_NONE) */
@@ -86,6 +93,7 @@ typedef struct tpu_op {
   int precision;
   int8_t default_float;    /* tpu_dtype */
   const char *declined;    /* the core does not do this case */
+  const char *needs_exact; /* its lowering has no form for these generic dims: why */
   bool needs_resize;       /* OUT: the out tensors do not have the result's sizes, which stand in outs */
   struct program *program; /* strict: the op alone; NULL until first run */
   tpu_code check_code[8];  /* of the op's checks */
@@ -95,13 +103,17 @@ typedef struct tpu_op {
   uint32_t last_serial, last_pos; /* scratch of the trace: where it stood last */
 } tpu_op;
 
-/* The op of a prepared call, made on a miss. Errors (bad arguments) are not kept. */
-tpu_error *op_get(const prep *p, tpu_op **out);
+/* The op of a prepared call, or NULL. */
+tpu_op *op_find(const prep *p);
+/* Makes it. Errors (bad arguments) are not kept. */
+tpu_error *op_make(const prep *p, tpu_op **out);
 /* Emits the op into b: `in[i]` is the Val of uses[i]; writes nreal results. Deterministic: what op_get saw is
  * what this emits. */
 void op_emit(const tpu_op *op, B *b, const Val *in, Val *outs);
 /* Type of operand i as a parameter; syms[k] = builder symbol of signature symbol k + 1. */
 void op_use_type(const tpu_op *op, uint32_t i, const int32_t *syms, tpu_dtype *dt, shape *s);
+/* Logical size of a result's dim in a call with these sizes. */
+int64_t op_dim_size(const tpu_op *op, const vdim *d, const int64_t *sizes);
 int op_count(void);
 void op_clear_programs(void (*drop)(struct program *));
 

@@ -87,39 +87,12 @@ tpu_error *checks_add(PJRT_Buffer *b, int device, check_owner owner) {
 }
 
 /* --- results --- */
-/* The symbol of a grown axis: same operands' symbols and steps -> same symbol, so that caches that grow
- * together stay equal. */
-static uint32_t grown_symbol(const prep *p) {
-  static map known;
-  struct {
-    uint32_t a;
-    uint32_t pad;
-    int64_t by;
-  } key = {0, 0, 0};
-  const tpu_value *v = p->stores[0].v;
-  const prep_tensor *second = p->ntensors > 1 ? &p->tensors[1] : NULL;
-  if (p->nsyms == 1 && v && second && second->t) {
-    key.a = p->syms[0].sym;
-    key.by = p->grown - p->syms[0].logical;
-    uint64_t h = hash_bytes(&key, sizeof key);
-    uintptr_t s = (uintptr_t)map_get(&known, &key, sizeof key, h);
-    if (!s) map_put(&known, &key, sizeof key, h, (void *)(s = sym_new()));
-    return (uint32_t)s;
-  }
-  return sym_new();
-}
-
 tpu_value *op_new_value(const tpu_op *op, uint32_t k, const prep *p) {
   const op_out *o = &op->outs[k];
   tpu_value *v = value_create((tpu_dtype)o->dtype, o->rank, o->d, op->device);
-  for (int i = 0; i < o->rank; i++) {
-    uint32_t s = o->d[i].sym;
-    if (!s) continue;
-    if (s == SYM_GROWN)
-      v->d[i] = (vdim){o->d[i].n, p->grown, grown_symbol(p)};
-    else
-      v->d[i] = (vdim){o->d[i].n, p->syms[s - 1].logical, p->syms[s - 1].sym};
-  }
+  v->source = op;
+  for (int i = 0; i < o->rank; i++)
+    if (o->d[i].sym) v->d[i] = (vdim){o->d[i].n, op_dim_size(op, &o->d[i], p->syms), 1};
   return v;
 }
 
@@ -280,7 +253,7 @@ static tpu_error *op_operands(const tpu_op *op, prep *p, const tpu_philox *rng, 
     }
     case USE_SEED: TRY(scalar_buffer(op->device, DT_U64, rng->seed, 0, a)); break;
     case USE_OFFSET: TRY(scalar_buffer(op->device, DT_U64, rng->offset, 0, a)); break;
-    case USE_SYM: TRY(scalar_buffer(op->device, DT_I32, (uint64_t)p->syms[u->index].logical, 0, a)); break;
+    case USE_SYM: TRY(scalar_buffer(op->device, DT_I32, (uint64_t)p->syms[u->index], 0, a)); break;
     }
   }
   return NULL;

@@ -13,8 +13,8 @@ bool step_masks_off(void);          /* test switch: part of signatures */
 /* Makes the storage's value real (flushes the trace that makes it). The error of a poisoned value. May drop
  * and retake the lock. */
 tpu_error *step_materialize(tpu_value *v);
-/* The storage's value with its padding cut off. */
-tpu_error *step_cut_exact(tpu_storage *s);
+/* The value without its padding: v->twin, borrowed from v. */
+tpu_error *step_exact_twin(tpu_value *v, tpu_value **out);
 /* The same bytes as a flat value of another dtype. */
 tpu_error *step_retype(tpu_storage *s, tpu_dtype dt);
 /* The value of a storage that changes its size: common prefix kept, rest zero. Takes the lock itself. */

@@ -21,7 +21,8 @@ typedef struct trace {
   tpu_value **vals; /* results, nreal an op, in order; a reference each */
   tpu_value **exts; /* operands from outside; a reference each */
   prep_scalar *scalars;
-  uint32_t nops, nvals, nexts, nscalars, cap_ops, cap_vals, cap_exts, cap_scalars;
+  uint32_t *sizes; /* which scalars are sizes */
+  uint32_t nops, nvals, nexts, nscalars, nsizes, cap_ops, cap_vals, cap_exts, cap_scalars, cap_sizes;
   text key;               /* op ids and operand codes, as recorded */
   uint32_t period, match; /* the last `match` ops equal the ones `period` before them */
   bool checks;
@@ -74,6 +75,7 @@ static void trace_free(trace *t) {
   free(t->vals);
   free(t->exts);
   free(t->scalars);
+  free(t->sizes);
   text_free(&t->key);
   free(t);
 }
@@ -84,6 +86,17 @@ static void record_scalar(trace *t, tpu_dtype dt, uint64_t lo, uint64_t hi) {
   put_code(t, CODE_SCALAR | t->nscalars);
   prep_scalar s = {lo, hi, (int8_t)dt};
   PUSH(t->scalars, t->nscalars, t->cap_scalars, s);
+}
+
+/* One operand a size, whoever asks: the ops of a step agree on sizes by it. */
+static void record_size(trace *t, int64_t size) {
+  for (uint32_t i = 0; i < t->nsizes; i++)
+    if (t->scalars[t->sizes[i]].lo == (uint64_t)size) {
+      put_code(t, CODE_SCALAR | t->sizes[i]);
+      return;
+    }
+  PUSH(t->sizes, t->nsizes, t->cap_sizes, t->nscalars);
+  record_scalar(t, DT_I32, (uint64_t)size, 0);
 }
 
 /* v is real, or pending in t: see record_ready. */
@@ -113,7 +126,7 @@ static void record_operands(trace *t, const tpu_op *op, prep *p, const tpu_philo
     }
     case USE_SEED: record_scalar(t, DT_U64, rng->seed, 0); break;
     case USE_OFFSET: record_scalar(t, DT_U64, rng->offset, 0); break;
-    case USE_SYM: record_scalar(t, DT_I32, (uint64_t)p->syms[u->index].logical, 0); break;
+    case USE_SYM: record_size(t, p->syms[u->index]); break;
     }
   }
 }

@@ -74,8 +74,12 @@ static void resolve_bits(void *p, tpu_dtype dt, int64_t n, int flags) {
   }
 }
 
-static bool generic_prefix(const tpu_value *v, const tpu_tensor *t) {
-  return value_is_generic(v) && t->rank == v->rank;
+/* Is the tensor the whole generic value, its dims perhaps in another order? */
+static bool generic_layout(const tpu_value *v, const tpu_tensor *t) {
+  geom g;
+  view w = {tpu_dtype_from_torch(t->dtype), t->rank, t->sizes, t->strides, t->offset};
+  if (!geom_plan(&w, (tpu_dtype)v->dtype, v->rank, v->d, t->storage->nbytes, &g)) return false;
+  return g.kind == GEOM_WHOLE || g.kind == GEOM_PERMUTE;
 }
 
 static tpu_error *download_locked(const tpu_tensor *t, void *dst) {
@@ -89,15 +93,15 @@ static tpu_error *download_locked(const tpu_tensor *t, void *dst) {
   }
   TRY(step_materialize(t->storage->value));
   TRY(step_checks(true));
-  if (value_is_generic(t->storage->value) && !generic_prefix(t->storage->value, t))
-    TRY(step_cut_exact(t->storage));
   tpu_value *v = t->storage->value;
+  bool generic = value_is_generic(v), dense = generic && generic_layout(v, t);
+  if (generic && !dense) TRY(step_exact_twin(v, &v));
   const void *p;
   void *owned;
   TRY(host_bytes(v, &p, &owned));
   int64_t strides[TPU_MAX_RANK];
   memcpy(strides, t->strides, t->rank * sizeof *strides);
-  if (value_is_generic(v)) { /* physical strides of a dense or permuted view */
+  if (dense) { /* physical strides of a dense or permuted view */
     int order[TPU_MAX_RANK];
     view_memory_order(t->rank, t->sizes, t->strides, order);
     int64_t s = 1;
@@ -196,6 +200,37 @@ static tpu_error *copy_row(const tpu_tensor *src, const tpu_tensor *dst) {
   return c.declined ? tpu_err(TPU_NOT_IMPLEMENTED, "copy_: %s", c.declined) : NULL;
 }
 
+/* A copy that leaves nothing of what dst was, from a generic value: the new value is made as the result of an
+ * op, so that it is generic as well. *done: it was such a copy. */
+static tpu_error *copy_whole(const tpu_tensor *src, const tpu_tensor *dst, bool *done) {
+  static const tpu_row *row;
+  if (!row) row = tpu_row_find("tpu::dense");
+  int order[TPU_MAX_RANK];
+  int64_t dims[TPU_MAX_RANK];
+  tpu_dtype dt = tpu_dtype_from_torch(dst->dtype);
+  core_lock();
+  const tpu_value *v = src->storage->value;
+  *done = v && value_is_generic(v) && src->rank == dst->rank && dt != DT_NONE &&
+          !memcmp(src->sizes, dst->sizes, src->rank * sizeof *src->sizes) &&
+          !(dst->flags & (TPU_T_CONJ | TPU_T_NEG)) && covers_storage(dst, dt, order);
+  core_unlock();
+  if (!*done) return NULL;
+  for (int i = 0; i < dst->rank; i++) dims[i] = order[i];
+  tpu_arg args[3] = {{.tag = TPU_A_TENSOR, .n = 1, .u.t = src},
+                     {.tag = TPU_A_DTYPE, .n = 1, .u.i = dst->dtype},
+                     {.tag = TPU_A_INTS, .n = dst->rank, .u.is = dims}};
+  tpu_call c = {.row = row, .nargs = 3, .args = args, .device = dst->device};
+  TRY(tpu_dispatch(&c));
+  *done = !c.declined && c.nresults == 1;
+  if (!*done) return NULL;
+  core_lock();
+  value_retain(c.results[0].storage->value);
+  storage_bind(dst->storage, c.results[0].storage->value);
+  storage_destroy(c.results[0].storage);
+  core_unlock();
+  return NULL;
+}
+
 /* `t` made dense in a storage of its own on its own device. */
 static tpu_error *dense_temp(const tpu_tensor *t, tpu_tensor *out, int64_t *strides) {
   TRY(dense_like(t, tpu_dtype_from_torch(t->dtype), out, strides));
@@ -222,7 +257,11 @@ static tpu_error *move_storage(tpu_storage *s, int device, tpu_storage **out) {
 }
 
 tpu_error *tpu_copy(const tpu_tensor *src, const tpu_tensor *dst) {
-  if (src->device == dst->device) return copy_row(src, dst);
+  if (src->device == dst->device) {
+    bool done;
+    TRY(copy_whole(src, dst, &done));
+    return done ? NULL : copy_row(src, dst);
+  }
   tpu_tensor near, far;
   int64_t strides[TPU_MAX_RANK];
   TRY(dense_temp(src, &near, strides));
@@ -237,9 +276,10 @@ tpu_error *tpu_copy(const tpu_tensor *src, const tpu_tensor *dst) {
 }
 
 /* --- storages --- */
-tpu_error *step_cut_exact(tpu_storage *s) {
-  tpu_value *v = s->value, *exact;
+tpu_error *step_exact_twin(tpu_value *v, tpu_value **out) {
   int64_t dims[TPU_MAX_RANK], bs[TPU_MAX_RANK], step = dt_bytes((tpu_dtype)v->dtype);
+  *out = v->twin;
+  if (v->twin) return NULL;
   for (int i = v->rank - 1; i >= 0; i--) {
     dims[i] = v->d[i].logical;
     bs[i] = step;
@@ -248,9 +288,10 @@ tpu_error *step_cut_exact(tpu_storage *s) {
   const void *p;
   void *owned;
   TRY(host_bytes(v, &p, &owned));
-  tpu_error *e = value_of_host(p, (tpu_dtype)v->dtype, v->rank, dims, bs, v->device, &exact);
+  tpu_error *e = value_of_host(p, (tpu_dtype)v->dtype, v->rank, dims, bs, v->device, &v->twin);
   free(owned);
-  if (!e) storage_bind(s, exact);
+  if (!e) v->twin->source = v->source;
+  *out = v->twin;
   return e;
 }
 
@@ -271,8 +312,7 @@ tpu_error *step_resize_value(tpu_storage *s, size_t nbytes) {
   tpu_value *old = s->value, *v = NULL;
   tpu_error *e = NULL;
   if (old && nbytes != s->nbytes && nbytes) {
-    e = value_is_generic(old) ? step_cut_exact(s) : NULL;
-    old = s->value;
+    if (value_is_generic(old)) e = step_exact_twin(old, &old);
     const void *p = NULL;
     void *owned = NULL;
     if (!e) e = host_bytes(old, &p, &owned);
@@ -318,7 +358,7 @@ tpu_error *tpu_debug_mark_generic(const tpu_tensor *t, int dim, int64_t rung, do
   tpu_value *v = NULL;
   if (!e) e = value_of_host(padded, dt, t->rank, dims, NULL, t->device, &v);
   if (!e) {
-    v->d[dim] = (vdim){rung, t->sizes[dim], sym_new()};
+    v->d[dim] = (vdim){rung, t->sizes[dim], 1};
     storage_bind(t->storage, v);
   }
   core_unlock();

@@ -95,14 +95,16 @@ static bool plan_chain(const view *t, int64_t flat, geom *g) {
 
 static bool plan_generic(const view *t, tpu_dtype vdt, int vrank, const vdim *vd, geom *g) {
   int order[TPU_MAX_RANK];
-  if (t->offset || t->dtype != vdt || t->rank != vrank) return false;
+  if (t->offset || t->dtype != vdt || t->rank != vrank || view_numel(t->rank, t->sizes) == 0) return false;
   if (!view_memory_order(t->rank, t->sizes, t->strides, order)) return false;
   bool same = true;
   for (int i = 0; i < vrank; i++) {
-    if (t->sizes[order[i]] != vd[i].logical) return false;
+    if (t->sizes[order[i]] != vd[i].logical || (vd[i].sym && vd[i].logical < 2)) return false;
     g->perm[order[i]] = (int8_t)i;
     same = same && order[i] == i;
   }
+  for (int i = 0; i < vrank; i++)
+    if (vd[i].sym) g->phys[order[i]] = vd[i].n;
   g->kind = same ? GEOM_WHOLE : GEOM_PERMUTE;
   g->covers = true;
   return true;
@@ -111,7 +113,11 @@ static bool plan_generic(const view *t, tpu_dtype vdt, int vrank, const vdim *vd
 bool geom_plan(const view *t, tpu_dtype vdt, int vrank, const vdim *vd, size_t storage_bytes, geom *g) {
   memset(g, 0, sizeof *g);
   for (int i = 0; i < vrank; i++)
-    if (vd[i].sym) return plan_generic(t, vdt, vrank, vd, g);
+    if (vd[i].sym) {
+      bool good = plan_generic(t, vdt, vrank, vd, g) || (t->dtype == vdt && groups_plan(t, vrank, vd, g));
+      for (int d = 0; d < t->rank; d++) g->generic = g->generic || g->phys[d];
+      return good;
+    }
   int64_t numel = view_numel(t->rank, t->sizes), flat = (int64_t)storage_bytes / dt_bytes(t->dtype);
   g->retype = vdt != t->dtype;
   g->flat = flat;
@@ -238,12 +244,14 @@ static Val read_chain(B *b, const geom *g, const view *t, Val full, Val offset) 
   return b_broadcast_dims(b, x, &s, where);
 }
 
-Val geom_read(B *b, const geom *g, const view *t, Val full, Val offset) {
+Val geom_read(B *b, const geom *g, const view *t, Val full, const Val *starts, const int32_t *syms) {
   shape s = view_shape(t);
+  Val offset = g->offset ? starts[0] : BAD;
   switch ((geom_kind)g->kind) {
   case GEOM_WHOLE: return full;
   case GEOM_RESHAPE: return b_reshape(b, flat_as(b, full, t->dtype), &s);
   case GEOM_EMPTY: return b_zeros(b, t->dtype, &s);
+  case GEOM_GROUPS: return groups_read(b, g, t, full, starts, syms);
   case GEOM_CHAIN: return read_chain(b, g, t, full, offset);
   case GEOM_GATHER: return b_take(b, flat_as(b, full, t->dtype), flat_index(b, g, t, offset), 0);
   case GEOM_PERMUTE: {

@@ -15,22 +15,40 @@
 typedef enum geom_kind {
   GEOM_WHOLE,   /* sizes are the value's own dims, dense */
   GEOM_RESHAPE, /* the whole value, dense, other dims */
-  GEOM_PERMUTE, /* the value's dims in another order (the one view that generic values have) */
+  GEOM_PERMUTE, /* a generic value's dims in another order */
+  GEOM_GROUPS,  /* any other view of a generic value: groups.c */
   GEOM_CHAIN,
   GEOM_GATHER,
   GEOM_EMPTY /* no elements */
 } geom_kind;
 
+/* GEOM_GROUPS: how a tensor sees one dim of the value after its static runs were split. */
+typedef enum geom_link {
+  LINK_STATIC, /* static dim: `size` elements from `start` */
+  LINK_WHOLE,  /* generic dim, all of it */
+  LINK_NARROW, /* generic dim, a part of it: physical size `size`, every `step`-th */
+  LINK_SELECT  /* generic dim, one index of it */
+} geom_link;
+enum { GEOM_LINKS = 2 * TPU_MAX_RANK };
+
 typedef struct geom {
   uint8_t kind;
   bool offset;  /* the program takes the offset as an operand */
   bool retype;  /* value dtype differs from the tensor's: bit cast */
+  bool generic; /* some tensor dim is generic: sym and phys say which */
   bool covers;  /* every element of the value is one element of the tensor: a write needs no old value */
-  uint8_t n;    /* CHAIN: chain dims */
+  uint8_t n;    /* CHAIN: chain dims; GROUPS: links */
+  uint8_t sym[TPU_MAX_RANK]; /* of a generic tensor dim: number of its size in the signature; 0: static */
   int64_t flat; /* elements of the value in the tensor's dtype (rounded up to fill the chain) */
-  int64_t extent[TPU_MAX_RANK + 1], step[TPU_MAX_RANK + 1], size[TPU_MAX_RANK + 1];
-  int8_t dim[TPU_MAX_RANK + 1]; /* tensor dim of a chain dim, -1 for the trailing one */
-  int8_t perm[TPU_MAX_RANK];    /* PERMUTE: tensor dim i is the value's dim perm[i] */
+  int64_t extent[GEOM_LINKS], step[GEOM_LINKS], size[GEOM_LINKS];
+  int8_t dim[GEOM_LINKS];    /* tensor dim of a chain dim or link; -1: none, it goes; -2: merged into the next */
+  int8_t perm[TPU_MAX_RANK]; /* PERMUTE: tensor dim i is the value's dim perm[i] */
+  /* GROUPS only: */
+  uint8_t link[GEOM_LINKS]; /* geom_link */
+  int8_t start[GEOM_LINKS]; /* index into the start operands (i64 scalars), -1: 0 */
+  uint8_t nstart, merge_from, merge_to; /* links merged into one dim; merge_to 0: none */
+  int64_t starts[GEOM_LINKS];           /* of this call */
+  int64_t phys[TPU_MAX_RANK];           /* physical size of a generic tensor dim, 0: static */
 } geom;
 
 typedef struct view { /* borrowed */
@@ -42,8 +60,15 @@ typedef struct view { /* borrowed */
 
 /* False: a generic value seen by a view that is no permutation; the value must be cut to exact first. */
 bool geom_plan(const view *t, tpu_dtype vdt, int vrank, const vdim *vd, size_t storage_bytes, geom *g);
-/* The tensor's elements, logical shape. `offset` is used only where g->offset. */
-Val geom_read(B *b, const geom *g, const view *t, Val full, Val offset);
+bool groups_plan(const view *t, int vrank, const vdim *vd, geom *g);
+/* Start operands of a plan: the offset, or one a link that begins somewhere. */
+static inline uint32_t geom_operands(const geom *g) {
+  return g->kind == GEOM_GROUPS ? g->nstart : g->offset;
+}
+/* The tensor's elements, logical shape. `starts`: its geom_operands; `syms`: builder symbol of each generic
+ * tensor dim (GROUPS). */
+Val geom_read(B *b, const geom *g, const view *t, Val full, const Val *starts, const int32_t *syms);
+Val groups_read(B *b, const geom *g, const view *t, Val full, const Val *starts, const int32_t *syms);
 /* The value after the tensor's elements became `update` (logical shape and dtype of the view). When
  * g->covers, `full` may be BAD and the result lies in the tensor's own memory order and dtype (a new typing
  * of the storage); else the result has full's type. */

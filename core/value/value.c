@@ -49,6 +49,7 @@ void value_release(tpu_value *v) {
   if (!v || --v->refs) return;
   cell_release(v->cell);
   tpu_error_free(v->error);
+  value_release(v->twin);
   free(v);
 }
 
@@ -82,7 +83,12 @@ tpu_error *value_error(const tpu_value *v) { return v->state == V_ERROR ? tpu_er
 
 vdim vdim_static(int64_t n) { return (vdim){n, n, 0}; }
 
-uint32_t sym_new(void) {
-  static uint32_t last;
-  return ++last;
+int64_t ladder_rung(int64_t n) {
+  if (n <= 2) return n < 1 ? n : 2;
+  int64_t p = 2;
+  while (p < n) {
+    if (p + p / 2 >= n) return p + p / 2;
+    p *= 2;
+  }
+  return p;
 }

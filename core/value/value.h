@@ -6,9 +6,10 @@
  * ("may this be donated?") count references to the cell and to the value, never to the buffer.
  *
  * Dims. Each dim is {n, logical, sym}: sym 0 is static (n == logical); otherwise n is the physical size (a
- * rung of the ladder), the logical size is what the user sees, and sym names it (two dims with one sym have
- * one size, by provenance). Values are dense row-major over the physical dims. Whether padding is known to be
- * zero is derived from (cell, claimed mark) where it is asked, never stored here.
+ * rung of the ladder) and the logical size is what the user sees. Values are dense row-major over the physical
+ * dims. Sizes get names only inside of a call (docs/decisions/0004): a signature numbers the logical sizes of
+ * its generic dims, equal numbers for equal sizes. Whether padding is known to be zero is derived from (cell,
+ * claimed mark) where it is asked, never stored here.
  *
  * Everything in this folder is guarded by the core lock (core_lock); reference counts are plain ints. */
 #ifndef TPU_VALUE_VALUE_H
@@ -35,7 +36,7 @@ typedef struct tpu_cell {
 
 typedef struct vdim {
   int64_t n, logical;
-  uint32_t sym;
+  uint32_t sym; /* of a value: 0 static, 1 generic; of an operand or result of an op: see step/op.h */
 } vdim;
 
 typedef enum value_state { V_CELL, V_PENDING, V_ERROR } value_state;
@@ -51,6 +52,8 @@ typedef struct tpu_value {
   struct trace *trace;              /* V_PENDING: where it will be made (not owned) */
   uint32_t slot;
   tpu_error *error; /* V_ERROR; owned */
+  struct tpu_value *twin;      /* of a generic value: the same without padding, once somebody asked; owned */
+  const struct tpu_op *source; /* what made it; NULL: the host */
   vdim d[];
 } tpu_value;
 
@@ -71,6 +74,7 @@ bool value_is_generic(const tpu_value *v);
 /* Waits for nothing: the error a poisoned value carries (a copy), or NULL. */
 tpu_error *value_error(const tpu_value *v);
 vdim vdim_static(int64_t n);
-uint32_t sym_new(void); /* a fresh symbol, unique in the process */
+/* The smallest rung of the ladder >= n: 2, 3, 4, 6, 8, 12, 16, 24, 32, 48 ... */
+int64_t ladder_rung(int64_t n);
 
 #endif

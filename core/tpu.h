@@ -85,8 +85,11 @@ typedef enum tpu_tag {
   TPU_A_BOOLS,
   TPU_A_SCALARS, /* n arguments of the four scalar tags */
   TPU_A_DTYPE,   /* i = c10::ScalarType */
-  TPU_A_STRING   /* n bytes at s */
+  TPU_A_STRING,  /* n bytes at s */
+  TPU_A_SIZES    /* the core's own: INTS of which those with SIZE_GENERIC set are generic sizes */
 } tpu_tag;
+#define SIZE_GENERIC ((int64_t)1 << 62)
+static inline bool size_is_generic(int64_t v) { return v > 0 && (v & SIZE_GENERIC); }
 
 typedef struct tpu_arg {
   uint8_t tag; /* tpu_tag */
@@ -154,6 +157,9 @@ tpu_error *tpu_dispatch(tpu_call *call);
  * when it was not empty; fills *t anew. Called without the core's lock. NULL result = fine. */
 extern tpu_error *(*tpu_resize_out)(tpu_tensor *t, int rank, const int64_t *sizes);
 
+/* Set by the glue: is this tensor (a handle) a leaf that requires gradients? Called under the core's lock. */
+extern bool (*tpu_is_parameter)(const void *handle);
+
 /* --- host transfers --- */
 /* dst (tpu) = src (host memory of src_dtype, strides in elements); same sizes. The source may be overwritten
  * right after. */
@@ -181,6 +187,7 @@ void tpu_set_default_dtype(
     int dtype); /* torch.set_default_dtype: what integers become where floats are needed */
 bool tpu_sizes_auto(void);
 void tpu_set_sizes_auto(bool on);
+char *tpu_sizes_json(void); /* what turned generic and why, which ops had to do without: {marks, exact} */
 
 typedef struct tpu_memory {
   int64_t allocated, allocated_peak;                                        /* bytes of live device buffers */

@@ -309,6 +309,7 @@ void init() {
   c10::impl::registerDeviceGuard(kTpu, new Guard);
   at::RegisterPrivateUse1HooksInterface(new Hooks);
   tpu_resize_out = &resize_out;
+  tpu_is_parameter = &is_parameter;
   auto library = [](const char *ns, c10::DispatchKey key, const char *file) {
     return new torch::Library(torch::Library::IMPL, ns, key, file, 0);
   };

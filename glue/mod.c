@@ -218,6 +218,7 @@ static PyObject *text_of(char *(*make)(void)) {
 REPORT(mod_info, tpu_info_json)
 REPORT(mod_compile_stats, tpu_compile_stats_json)
 REPORT(mod_trace, tpu_trace_json)
+REPORT(mod_explain_sizes, tpu_sizes_json)
 REPORT(mod_fallback_report, tpu_fallback_json)
 REPORT(mod_registration, tpu_glue_report)
 
@@ -341,6 +342,7 @@ static PyMethodDef methods[] = {NOARGS(init),
                                 NOARGS(compile_stats),
                                 NOARGS(reset_compile_stats),
                                 NOARGS(trace),
+                                NOARGS(explain_sizes),
                                 NOARGS(clear_programs),
                                 NOARGS(fallback_report),
                                 NOARGS(fallback_reset),

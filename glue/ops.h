@@ -152,6 +152,13 @@ tpu_error *resize_out(tpu_tensor *t, int rank, const int64_t *sizes) {
   }
 }
 
+// The core's question about a tensor that it is to give padding. Runs no Python.
+bool is_parameter(const void *handle) {
+  auto *impl = static_cast<c10::TensorImpl *>(const_cast<void *>(handle));
+  if (!impl->requires_grad()) return false;
+  return Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(impl)).is_leaf();
+}
+
 // --- copies ---
 
 void upload(const Tensor &from, const Tensor &to) {

@@ -7,11 +7,6 @@
 #include "step/step.h"
 
 static uint32_t serial; /* of preparations: marks storages already seen by this one */
-static bool auto_sizes;
-
-bool tpu_sizes_auto(void) { return auto_sizes; }
-void tpu_set_sizes_auto(bool on) { auto_sizes = on; }
-
 static void put8(prep *p, int v) {
   char c = (char)v;
   text_put(&p->sig, &c, 1);
@@ -245,6 +240,15 @@ static tpu_error *put_arg(prep *p, const tpu_arg *a, uint32_t flags) {
   case TPU_A_SCALAR_D:
   case TPU_A_SCALAR_B:
   case TPU_A_SCALAR_C: put_number(p, a, flags); return NULL;
+  case TPU_A_SIZES:
+    put8(p, a->tag);
+    put32(p, a->n);
+    for (uint32_t k = 0; k < a->n; k++) {
+      int64_t v = a->u.is[k], n = v & ~SIZE_GENERIC;
+      put8(p, size_is_generic(v) ? (int)sym_number(p, n) : 0);
+      put64(p, size_is_generic(v) ? ladder_rung(n) : v);
+    }
+    return NULL;
   case TPU_A_INTS:
   case TPU_A_BOOLS:
   case TPU_A_DOUBLES:

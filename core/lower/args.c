@@ -186,7 +186,7 @@ int64_t l_int_or(L *l, int i, int64_t absent) {
   const op_arg *a = arg_at(l, i);
   if (a->tag == TPU_A_NONE) return absent;
   if (a->tag == TPU_A_DOUBLE || a->tag == TPU_A_SCALAR_D) return (int64_t)a->u.d;
-  if (a->tag == TPU_A_INTS) return a->n ? a->u.is[0] : absent;
+  if (a->tag == TPU_A_INTS || a->tag == TPU_A_SIZES) return a->n ? a->u.is[0] : absent;
   return a->u.i;
 }
 int64_t l_int(L *l, int i) { return l_int_or(l, i, 0); }
@@ -208,6 +208,20 @@ int l_ints(L *l, int i, const int64_t **out) {
   }
   *out = a->tag == TPU_A_INTS || a->tag == TPU_A_BOOLS ? a->u.is : NULL;
   return *out ? (int)a->n : 0;
+}
+
+shape l_sizes(L *l, int i) {
+  const op_arg *a = arg_at(l, i);
+  shape s = {.rank = a->tag == TPU_A_INT ? 1 : a->tag == TPU_A_NONE ? 0 : (int)a->n};
+  if (s.rank > IR_MAX_RANK) l_fail(l, TPU_NOT_IMPLEMENTED, "a result of %d dims", s.rank);
+  for (int k = 0; k < s.rank && b_ok(l->b); k++) {
+    int64_t v = a->tag == TPU_A_INT ? a->u.i : a->u.is[k], n = v & ~SIZE_GENERIC;
+    s.d[k] = (ir_dim){v, 0};
+    if (a->tag != TPU_A_SIZES || !size_is_generic(v)) continue;
+    s.d[k].n = n & (((int64_t)1 << SIZE_NUMBER_SHIFT) - 1);
+    s.d[k].sym = symbol_of(l, (uint32_t)(n >> SIZE_NUMBER_SHIFT));
+  }
+  return s;
 }
 
 int l_doubles(L *l, int i, const double **out) {

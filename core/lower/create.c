@@ -6,12 +6,11 @@
 
 /* The shape of an int[] argument; negative sizes are an error in PyTorch's words. */
 static shape size_arg(L *l, int i) {
-  const int64_t *dims = NULL;
-  int n = l_ints(l, i, &dims);
-  for (int k = 0; k < n; k++)
-    if (dims[k] < 0)
-      l_fail(l, TPU_RUNTIME, "Trying to create tensor with negative dimension %lld", (long long)dims[k]);
-  return n <= IR_MAX_RANK && b_ok(l_b(l)) ? shape_of(n, dims) : (shape){0};
+  shape s = l_sizes(l, i);
+  for (int k = 0; k < s.rank; k++)
+    if (s.d[k].n < 0)
+      l_fail(l, TPU_RUNTIME, "Trying to create tensor with negative dimension %lld", (long long)s.d[k].n);
+  return b_ok(l_b(l)) ? s : (shape){0};
 }
 
 static tpu_dtype default_float(void) { return l_float_type(DT_I64); }
@@ -49,13 +48,13 @@ static void scalar_tensor(L *l) { ret(l, l_scalar(l, 0, dtype_or(l, 1, DT_F64)))
 
 /* --- ranges --- */
 
-/* tpu::arange(Scalar start, Scalar step, int n, ScalarType dtype): start + i * step. Whoever calls it has
+/* tpu::arange(Scalar start, Scalar step, int[1] n, ScalarType dtype): start + i * step. Whoever calls it has
  * found n and the dtype. Integers are exact; floats are computed in f64 as on the CPU, 16-bit ones rounded
  * once. */
 static void arange(L *l) {
   B *b = l_b(l);
   tpu_dtype dt = l_dtype(l, 3), wide = dt_is_float(dt) ? DT_F64 : DT_I64;
-  shape s = shape_of(1, (int64_t[]){l_int(l, 2)});
+  shape s = l_sizes(l, 2);
   if (dt == DT_F32 && !l_on_cpu(l)) wide = DT_F32;
   Val v = b_iota(b, wide, &s, 0);
   if (!l_scalar_is(l, 1, 1)) v = b_mul(b, v, l_scalar(l, 1, wide));
@@ -108,7 +107,7 @@ static tpu_error *compose_range(composition *c) {
                    tpu_dtype_torch_name(dt));
   int64_t count = 0;
   TRY(range_length(start, end, step, dt, closed, &count));
-  const tpu_arg args[] = {*start, *step, c_int(count), {.tag = TPU_A_DTYPE, .u.i = tpu_dtypes[dt].torch}};
+  const tpu_arg args[] = {*start, *step, {.tag = TPU_A_INTS, .n = 1, .u.is = &count}, {.tag = TPU_A_DTYPE, .u.i = tpu_dtypes[dt].torch}};
   const tpu_tensor *out;
   TRY(c_run(c, "tpu::arange", 4, args, 1, &out));
   c_return(c, out, 1, &count);
@@ -215,17 +214,17 @@ static void triangle_indices(L *l) {
     name ".Scalar_Tensor", linspace, datum, ROW_NONE                                     \
   }
 const tpu_row rows_create[] = {
-    {"full", full, 0, ROW_NONE},
-    {"zeros", full, ZERO, ROW_NONE},
-    {"ones", full, ONE, ROW_NONE},
-    {"new_full", full, IS_NEW, ROW_PASS},
-    {"new_zeros", full, IS_NEW | ZERO, ROW_PASS},
-    {"new_ones", full, IS_NEW | ONE, ROW_PASS},
+    {"full", full, 0, ROW_PASS | ROW_SIZED},
+    {"zeros", full, ZERO, ROW_PASS | ROW_SIZED},
+    {"ones", full, ONE, ROW_PASS | ROW_SIZED},
+    {"new_full", full, IS_NEW, ROW_PASS | ROW_SIZED},
+    {"new_zeros", full, IS_NEW | ZERO, ROW_PASS | ROW_SIZED},
+    {"new_ones", full, IS_NEW | ONE, ROW_PASS | ROW_SIZED},
     {"full_like", full, IS_LIKE, ROW_POINTWISE}, /* the core looks at memory_format */
     {"zeros_like", full, IS_LIKE | ZERO, ROW_POINTWISE},
     {"ones_like", full, IS_LIKE | ONE, ROW_POINTWISE},
     {"scalar_tensor", scalar_tensor, 0, ROW_NONE},
-    {"tpu::arange", arange, 0, ROW_NONE | ROW_INTERNAL},
+    {"tpu::arange", arange, 0, ROW_PASS | ROW_SIZED | ROW_COUNT | ROW_INTERNAL},
     {"arange", .compose = compose_range},
     {"arange.start", .compose = compose_range},
     {"arange.start_step", .compose = compose_range},

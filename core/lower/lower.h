@@ -41,6 +41,8 @@ enum {
   ROW_SPECIAL = 32, /* see above */
   ROW_FLOAT_PARAM = 64,
   ROW_GROWS = 128,     /* concatenation: l_rung() says how large a generic result axis is */
+  ROW_SIZED = 1024, /* its int lists are sizes of the result and may be generic: l_sizes */
+  ROW_COUNT = 2048, /* ROW_SIZED, and a second size is evidence that it varies (step/sizes.h) */
   ROW_INTERNAL = 256,  /* no ATen schema; name starts with "tpu::" */
   ROW_FAMILY = 1 << 16 /* bits from here on are the family's own */
 };
@@ -79,6 +81,7 @@ double l_double(L *l, int i); /* structural */
 double l_double_or(L *l, int i, double absent);
 bool l_bool(L *l, int i);
 int l_ints(L *l, int i, const int64_t **out); /* count; a lone int counts as one; None: 0 */
+shape l_sizes(L *l, int i); /* an int list that is a shape, ROW_SIZED: generic sizes among it */
 int l_doubles(L *l, int i, const double **out);
 bool l_bool_item(L *l, int i, int k); /* of a bool list (output_mask) */
 tpu_dtype l_dtype(L *l, int i);       /* DT_NONE for None */

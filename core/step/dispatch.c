@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "step/compose.h"
+#include "step/sizes.h"
 #include "step/step.h"
 #include "step/trace.h"
 
@@ -98,21 +99,30 @@ enum { MAX_DEPTH = 4 }; /* a signal handler may dispatch while a call of its thr
 static _Thread_local prep preps[MAX_DEPTH];
 static _Thread_local int depth;
 
-/* The op of the call. Where its lowering has no form for these generic dims it is used on exact values. */
-static tpu_error *find_op(prep *p, tpu_call *call, tpu_op **op) {
-  for (int exact = 0; exact < 2; exact++) {
-    TRY(prep_call(p, call, exact));
-    *op = op_find(p);
-    if (!*op) TRY(op_make(p, op));
+/* The op of the call, which *call may be replaced for: sizes that vary turn generic on the way, and where the
+ * lowering has no form for generic dims the op is used on exact values. */
+static tpu_error *find_op(prep *p, sized_call *sc, const tpu_call **call, tpu_op **op) {
+  bool changed = false;
+  TRY(prep_call(p, *call, false));
+  if (!(*op = op_find(p))) {
+    TRY(sizes_learn(p, sc, call, &changed));
+    if (changed) TRY(prep_call(p, *call, false));
+    if (!(*op = op_find(p))) TRY(op_make(p, op));
+  }
+  if (!(*op)->needs_exact) return NULL;
+  TRY(sizes_meet(p, sc, call, &changed));
+  if (changed) {
+    TRY(prep_call(p, *call, false));
+    if (!(*op = op_find(p))) TRY(op_make(p, op));
     if (!(*op)->needs_exact) return NULL;
   }
-  return tpu_err(TPU_INTERNAL, "aten::%s: %s", call->row->name, (*op)->needs_exact);
+  sizes_cut(*op, (*op)->needs_exact);
+  TRY(prep_call(p, *call, true));
+  if (!(*op = op_find(p))) TRY(op_make(p, op));
+  return (*op)->needs_exact ? tpu_err(TPU_INTERNAL, "aten::%s: %s", (*op)->row->name, (*op)->needs_exact) : NULL;
 }
 
-/* One try; *resize: the outs do not have the result's sizes, which stand in *op. */
-static tpu_error *dispatch_locked(prep *p, tpu_call *call, const tpu_op **resize) {
-  tpu_op *op;
-  TRY(find_op(p, call, &op));
+static tpu_error *run_op(prep *p, tpu_op *op, tpu_call *call, const tpu_op **resize) {
   if (op->declined) {
     call->declined = op->declined;
     return NULL;
@@ -124,6 +134,17 @@ static tpu_error *dispatch_locked(prep *p, tpu_call *call, const tpu_op **resize
   tpu_mode m = tpu_get_mode();
   if (m == TPU_MODE_FUSED) return trace_record(op, p, call);
   return op_run(op, p, call, m == TPU_MODE_DEBUG);
+}
+
+/* One try; *resize: the outs do not have the result's sizes, which stand in *op. */
+static tpu_error *dispatch_locked(prep *p, tpu_call *call, const tpu_op **resize) {
+  tpu_op *op;
+  sized_call sc = {0};
+  const tpu_call *as = call;
+  tpu_error *e = find_op(p, &sc, &as, &op);
+  if (!e) e = run_op(p, op, call, resize);
+  if (sc.used) sizes_end(&sc);
+  return e;
 }
 
 static bool same_sizes(const tpu_tensor *t, const op_out *o) {

@@ -78,6 +78,15 @@ static void copy_arg(copier *c, const tpu_arg *a, op_arg *out, op_tensor *tensor
   case TPU_A_SCALAR_D:
   case TPU_A_SCALAR_B:
   case TPU_A_SCALAR_C: copy_number(c, a, out); return;
+  case TPU_A_SIZES: {
+    int64_t *is = arena_copy(m, a->u.is, a->n * sizeof *is);
+    for (uint32_t k = 0; k < a->n; k++) /* rung and number of the size, see SIZE_NUMBER_SHIFT */
+      for (uint32_t s = 0; size_is_generic(a->u.is[k]) && s < c->p->nsyms; s++)
+        if (c->p->syms[s] == (a->u.is[k] & ~SIZE_GENERIC))
+          is[k] = SIZE_GENERIC | (int64_t)(s + 1) << SIZE_NUMBER_SHIFT | ladder_rung(c->p->syms[s]);
+    out->u.is = is;
+    return;
+  }
   case TPU_A_INTS:
   case TPU_A_BOOLS:
   case TPU_A_DOUBLES: out->u.is = arena_copy(m, a->u.is, a->n * sizeof(int64_t)); return;
@@ -102,7 +111,7 @@ static void copy_stores(tpu_op *op, const prep *p) {
   for (uint32_t k = 0; k < p->nstores; k++) {
     const tpu_value *v = p->stores[k].v;
     st[k].nbytes = (int64_t)p->stores[k].s->nbytes;
-    st[k].empty = !v;
+    st[k].empty = !v, st[k].parameter = p->stores[k].s->parameter;
     if (!v) continue;
     st[k].dtype = v->dtype, st[k].rank = v->rank;
     st[k].d = arena_copy(&op->mem, v->d, v->rank * sizeof(vdim));
@@ -114,7 +123,7 @@ static void copy_stores(tpu_op *op, const prep *p) {
   op->stores = st, op->nstores = p->nstores;
 }
 
-static tpu_op *op_copy(const prep *p) {
+tpu_op *op_sketch(const prep *p) {
   const tpu_call *call = p->call;
   tpu_op *op = tpu_xcalloc(1, sizeof *op);
   op->row = call->row, op->variant = (uint8_t)call->variant, op->device = (uint8_t)call->device;
@@ -136,7 +145,7 @@ static tpu_op *op_copy(const prep *p) {
   return op;
 }
 
-static void op_free(tpu_op *op) {
+void op_discard(tpu_op *op) {
   arena_free(&op->mem);
   text_free(&op->sig);
   free(op->uses);
@@ -445,7 +454,7 @@ static void keep_checks(tpu_op *op, const B *b) {
 }
 
 static tpu_error *op_create(const prep *p, tpu_op **out) {
-  tpu_op *op = op_copy(p);
+  tpu_op *op = op_sketch(p);
   if (!scratch) scratch = b_create();
   b_reset(scratch);
   L l;
@@ -473,7 +482,7 @@ static tpu_error *op_create(const prep *p, tpu_op **out) {
   }
   if (e && !op->declined) {
     if (tpu_error_code(e) == TPU_INTERNAL) e = tpu_err_prefix(e, "aten::%s", op->row->name);
-    op_free(op);
+    op_discard(op);
     return e;
   }
   tpu_error_free(e);

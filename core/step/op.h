@@ -14,6 +14,8 @@ typedef struct op_use { /* one operand of the program, in parameter order */
   uint32_t index; /* into prep.stores, scalars, syms */
 } op_use;
 
+/* A generic size among the INTs of an op: SIZE_GENERIC | number in the signature << this | rung. */
+enum { SIZE_NUMBER_SHIFT = 44 };
 typedef struct op_arg {
   uint8_t tag;  /* tpu_tag */
   bool operand; /* a number that is an operand: `scalar` */
@@ -41,7 +43,7 @@ typedef struct op_tensor {
 } op_tensor;
 
 typedef struct op_store {
-  bool empty;
+  bool empty, parameter;
   int8_t dtype;
   uint8_t rank;
   vdim *d; /* sym: the number of the size in the signature; logical: of the first such call */
@@ -103,6 +105,9 @@ typedef struct tpu_op {
   uint32_t last_serial, last_pos; /* scratch of the trace: where it stood last */
 } tpu_op;
 
+/* The structure of a prepared call alone, not lowered, not kept; op_discard frees it. */
+tpu_op *op_sketch(const prep *p);
+void op_discard(tpu_op *op);
 /* The op of a prepared call, or NULL. */
 tpu_op *op_find(const prep *p);
 /* Makes it. Errors (bad arguments) are not kept. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "step/run.h"
+#include "step/sizes.h"
 #include "step/step.h"
 #include "step/trace.h"
 #include "value/layout.h"
@@ -40,20 +41,21 @@ static tpu_error *host_bytes(tpu_value *v, const void **p, void **owned) {
   return e;
 }
 
-/* dst (dense) <- elements of the view, innermost dims by memcpy where they are dense. */
-static void gather_bytes(char *dst, const char *src, int rank, const int64_t *sizes, const int64_t *strides,
-                         size_t item) {
+/* Elements of one view to another of the same sizes (strides in elements), innermost dims by memcpy where both
+ * are dense. */
+static void copy_view(char *dst, const int64_t *dst_strides, const char *src, const int64_t *strides, int rank,
+                      const int64_t *sizes, size_t item) {
   int64_t idx[TPU_MAX_RANK] = {0}, run = 1, numel = 1;
   int inner = rank;
-  while (inner > 0 && (sizes[inner - 1] == 1 || strides[inner - 1] == run)) run *= sizes[--inner];
+  while (inner > 0 && (sizes[inner - 1] == 1 || (strides[inner - 1] == run && dst_strides[inner - 1] == run)))
+    run *= sizes[--inner];
   for (int i = 0; i < rank; i++) numel *= sizes[i];
   if (numel == 0) return;
   size_t chunk = (size_t)run * item;
   for (int64_t done = 0; done < numel; done += run) {
-    int64_t at = 0;
-    for (int i = 0; i < inner; i++) at += idx[i] * strides[i];
-    memcpy(dst, src + at * (int64_t)item, chunk);
-    dst += chunk;
+    int64_t from = 0, to = 0;
+    for (int i = 0; i < inner; i++) from += idx[i] * strides[i], to += idx[i] * dst_strides[i];
+    memcpy(dst + to * (int64_t)item, src + from * (int64_t)item, chunk);
     for (int i = inner - 1; i >= 0 && ++idx[i] == sizes[i]; i--) idx[i] = 0;
   }
 }
@@ -110,7 +112,9 @@ static tpu_error *download_locked(const tpu_tensor *t, void *dst) {
       s *= v->d[i].n;
     }
   }
-  gather_bytes(dst, (const char *)p + t->offset * (int64_t)item, t->rank, t->sizes, strides, item);
+  int64_t out[TPU_MAX_RANK];
+  layout_contiguous(t->rank, t->sizes, out);
+  copy_view(dst, out, (const char *)p + t->offset * (int64_t)item, strides, t->rank, t->sizes, item);
   free(owned);
   resolve_bits(dst, dt, numel, t->flags);
   return NULL;
@@ -125,6 +129,9 @@ tpu_error *tpu_download(const tpu_tensor *t, void *dst) {
   core_unlock();
   return e;
 }
+
+static tpu_error *padded_of_host(const void *src, const int64_t *strides, tpu_dtype dt, int rank,
+                                 const int64_t *sizes, uint32_t dims, int device, tpu_value **out);
 
 static bool covers_storage(const tpu_tensor *t, tpu_dtype dt, int *order) {
   return t->offset == 0 && view_memory_order(t->rank, t->sizes, t->strides, order) &&
@@ -172,7 +179,10 @@ tpu_error *tpu_upload(const void *src, int src_dtype, const int64_t *src_strides
     }
     core_lock();
     tpu_value *v;
-    tpu_error *e = value_of_host(src, from, dst->rank, dims, bs, dst->device, &v);
+    uint32_t generic = sizes_of_upload(from, dst->rank, dims);
+    for (int i = 0; generic && i < dst->rank; i++) bs[i] /= dt_bytes(from);
+    tpu_error *e = generic ? padded_of_host(src, bs, from, dst->rank, dims, generic, dst->device, &v)
+                           : value_of_host(src, from, dst->rank, dims, bs, dst->device, &v);
     if (!e) storage_bind(dst->storage, v);
     core_unlock();
     return e;
@@ -292,6 +302,54 @@ tpu_error *step_exact_twin(tpu_value *v, tpu_value **out) {
   free(owned);
   if (!e) v->twin->source = v->source;
   *out = v->twin;
+  return e;
+}
+
+/* A value of host data with room behind the dims of the mask; strides in elements. */
+static tpu_error *padded_of_host(const void *src, const int64_t *strides, tpu_dtype dt, int rank,
+                                 const int64_t *sizes, uint32_t dims, int device, tpu_value **out) {
+  int64_t phys[TPU_MAX_RANK] = {0}, to[TPU_MAX_RANK], n = dt_bytes(dt);
+  for (int i = 0; i < rank; i++) {
+    phys[i] = dims >> i & 1 ? ladder_rung(sizes[i]) : sizes[i];
+    n *= phys[i];
+  }
+  layout_contiguous(rank, phys, to);
+  char *room = tpu_xcalloc((size_t)n + 1, 1);
+  copy_view(room, to, src, strides, rank, sizes, dt_bytes(dt));
+  tpu_error *e = value_of_host(room, dt, rank, phys, NULL, device, out);
+  free(room);
+  for (int i = 0; i < rank && !e; i++)
+    if (dims >> i & 1) (*out)->d[i] = (vdim){phys[i], sizes[i], 1};
+  return e;
+}
+
+tpu_error *step_pad(tpu_value *v, uint32_t dims, tpu_value **out) {
+  int64_t sizes[TPU_MAX_RANK], strides[TPU_MAX_RANK], step = 1;
+  for (int i = v->rank - 1; i >= 0; i--) {
+    sizes[i] = v->d[i].logical, strides[i] = step;
+    step *= v->d[i].n;
+    if (v->d[i].sym) dims |= 1u << i;
+  }
+  const void *p;
+  void *owned;
+  TRY(host_bytes(v, &p, &owned));
+  tpu_error *e = padded_of_host(p, strides, (tpu_dtype)v->dtype, v->rank, sizes, dims, v->device, out);
+  free(owned);
+  if (!e) (*out)->source = v->source;
+  return e;
+}
+
+tpu_error *step_pad_view(const tpu_tensor *t, uint32_t dims, tpu_value **out) {
+  tpu_dtype dt = tpu_dtype_from_torch(t->dtype);
+  int64_t strides[TPU_MAX_RANK];
+  char *dense = tpu_xmalloc((size_t)view_numel(t->rank, t->sizes) * dt_bytes(dt) + 1);
+  tpu_tensor plain = *t;
+  plain.flags = 0; /* conj and neg stay with the tensor */
+  tpu_error *e = download_locked(&plain, dense);
+  layout_contiguous(t->rank, t->sizes, strides);
+  if (!e) e = padded_of_host(dense, strides, dt, t->rank, t->sizes, dims, t->device, out);
+  free(dense);
+  if (!e && t->storage->value) (*out)->source = t->storage->value->source;
   return e;
 }
 

@@ -13,6 +13,7 @@ struct tpu_storage {
   tpu_value *value; /* NULL: never written (reads as zeros); owned reference */
   size_t nbytes;    /* logical */
   uint64_t version; /* rebinds so far */
+  bool parameter;   /* seen as a leaf that requires gradients: never padded (step/sizes.h) */
   uintptr_t address;
   uint8_t size_class;
   int16_t device;

@@ -45,6 +45,7 @@ from ._stats import (
     reset_compile_stats,
     reset_fallback_report,
     set_fallback_policy,
+    explain_sizes,
     trace_report,
 )
 from ._streams import Event, Stream, StreamContext, current_stream, default_stream, set_stream, stream
@@ -353,5 +354,6 @@ __all__ = [
     "sizes",
     "stream",
     "synchronize",
+    "explain_sizes",
     "trace_report",
 ]

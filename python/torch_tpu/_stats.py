@@ -25,6 +25,16 @@ def trace_report() -> dict[str, Any]:
     return json.loads(_C.trace())
 
 
+def explain_sizes() -> dict[str, Any]:
+    """Which sizes turned generic, and which ops had to do without: {"marks": [{op, why, size, padded}], "exact": {op: {count, why}}}.
+
+    A mark is an op (or an upload) whose operands of that size are padded to a rung since the size was seen to vary; `size` is where
+    that showed, `padded` how often it was used. Under "exact" stand ops that have no form for generic sizes: they ran on exact
+    copies, one program a size.
+    """
+    return json.loads(_C.explain_sizes())
+
+
 def fallback_report(reasons: bool = False) -> dict[str, Any]:
     """op -> number of calls that ran on the CPU; empty when all was native. With reasons: count and why."""
     report = json.loads(_C.fallback_report())

@@ -1,0 +1,414 @@
+/* The policy of sizes. See sizes.h. */
+#include "step/sizes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/grow.h"
+#include "base/map.h"
+#include "step/step.h"
+
+bool (*tpu_is_parameter)(const void *handle);
+
+typedef struct mark { /* a class with one size left open */
+  const char *what;   /* row, or "upload" */
+  const char *why;
+  int64_t first; /* the size that showed it */
+  int64_t used;  /* times that it gave padding */
+} mark;
+
+typedef struct cut {
+  const char *row, *why;
+  int64_t count;
+} cut;
+
+static bool auto_sizes;
+static map seen;  /* class with its parameters -> the size it was first called with */
+static map marks; /* class -> mark */
+static map cuts;  /* row -> cut */
+
+bool tpu_sizes_auto(void) { return auto_sizes; }
+void tpu_set_sizes_auto(bool on) { auto_sizes = on; }
+
+/* --- classes --- */
+enum { OPEN = -1, GENERIC = -2 };
+
+static void put_size(text *key, int64_t n, int64_t open) {
+  int64_t v = n == open ? OPEN : n;
+  text_put(key, &v, sizeof v);
+}
+
+static void put_tensor_class(text *key, const op_tensor *t, int64_t open) {
+  char head[4] = {(char)t->defined, (char)t->host, t->dtype, (char)t->rank};
+  text_add(key, head, sizeof head);
+  for (int d = 0; t->defined && !t->host && d < t->rank; d++)
+    put_size(key, t->g.generic && t->g.phys[d] ? GENERIC : t->sizes[d], open);
+}
+
+static void put_arg_class(text *key, const tpu_op *op, const op_arg *a, int64_t open) {
+  text_add(key, &a->tag, 1);
+  switch ((tpu_tag)a->tag) {
+  case TPU_A_TENSOR:
+  case TPU_A_TENSORS:
+    for (uint32_t k = 0; k < a->n; k++) put_tensor_class(key, &op->tensors[a->u.tensor + k], open);
+    return;
+  case TPU_A_INT:
+  case TPU_A_BOOL:
+  case TPU_A_DTYPE: put_size(key, a->u.i, open); return;
+  case TPU_A_INTS:
+  case TPU_A_SIZES:
+    for (uint32_t k = 0; k < a->n; k++) put_size(key, size_is_generic(a->u.is[k]) ? GENERIC : a->u.is[k], open);
+    return;
+  default: return; /* numbers: whatever they are */
+  }
+}
+
+static void class_of_op(text *key, const tpu_op *op, int64_t open) {
+  text_clear(key);
+  text_add(key, &op->row, sizeof op->row);
+  text_add(key, &op->variant, 1);
+  for (int i = 0; i < op->nargs; i++) put_arg_class(key, op, &op->args[i], open);
+}
+
+static void class_of_upload(text *key, int dt, int rank, const int64_t *dims, int64_t open) {
+  char head[2] = {(char)dt, (char)rank};
+  text_clear(key);
+  text_add(key, "upload", 6);
+  text_add(key, head, sizeof head);
+  for (int d = 0; d < rank; d++) put_size(key, dims[d], open);
+}
+
+static mark *find_mark(const text *key) { return map_get(&marks, key->p, key->n, hash_bytes(key->p, key->n)); }
+
+static bool add_mark(const text *key, const char *what, const char *why, int64_t size) {
+  if (find_mark(key)) return false;
+  mark *m = tpu_xcalloc(1, sizeof *m);
+  *m = (mark){.what = what, .why = why, .first = size};
+  map_put(&marks, key->p, key->n, hash_bytes(key->p, key->n), m);
+  return true;
+}
+
+/* --- evidence: marks from here back to the sources --- */
+enum { MAX_CHAIN = 64 };
+
+static bool has_size(const op_store *st, int64_t size) {
+  for (int d = 0; !st->empty && d < st->rank; d++)
+    if (!st->d[d].sym && st->d[d].n == size) return true;
+  return false;
+}
+
+static void mark_op(const tpu_op *op, int64_t size, const char *why, int depth);
+
+static void mark_sources(const tpu_op *op, int64_t size, const char *why, int depth) {
+  for (uint32_t k = 0; k < op->nstores && depth < MAX_CHAIN; k++) {
+    const op_store *st = &op->stores[k];
+    if (!has_size(st, size) || st->parameter) continue;
+    if (st->source) {
+      mark_op(st->source, size, why, depth + 1);
+      continue;
+    }
+    text key = {0};
+    int64_t dims[TPU_MAX_RANK];
+    for (int d = 0; d < st->rank; d++) dims[d] = st->d[d].logical;
+    class_of_upload(&key, st->dtype, st->rank, dims, size);
+    add_mark(&key, "upload", why, size);
+    text_free(&key);
+  }
+}
+
+static void mark_op(const tpu_op *op, int64_t size, const char *why, int depth) {
+  text key = {0};
+  class_of_op(&key, op, size);
+  bool fresh = add_mark(&key, op->row->name, why, size);
+  text_free(&key);
+  if (fresh) mark_sources(op, size, why, depth);
+}
+
+/* --- giving padding --- */
+static tpu_tensor *own_tensor(sized_call *sc, const tpu_call *from, int arg, uint32_t item) {
+  if (!sc->used) {
+    sc->call = *from;
+    sc->call.args = arena_copy(&sc->mem, from->args, (size_t)(from->nargs + 1) * sizeof *from->args);
+    sc->used = true;
+  }
+  tpu_arg *a = (tpu_arg *)&sc->call.args[arg];
+  tpu_tensor *t = arena_copy(&sc->mem, a->u.t, a->n * sizeof *a->u.t);
+  a->u.t = t;
+  return &t[item];
+}
+
+/* The view gets a storage of its own with room for its size. */
+static tpu_error *pad_view(sized_call *sc, const tpu_call *from, int arg, uint32_t item, int64_t size) {
+  const tpu_tensor *t = &from->args[arg].u.t[item];
+  tpu_value *v;
+  uint32_t dims = 0;
+  for (int d = 0; d < t->rank; d++)
+    if (t->sizes[d] == size) dims |= 1u << d;
+  TRY(step_pad_view(t, dims, &v));
+  tpu_storage *s = storage_create(t->device, (size_t)view_numel(t->rank, t->sizes) * dt_bytes((tpu_dtype)v->dtype));
+  if (!s) {
+    value_release(v);
+    return tpu_err(TPU_OUT_OF_MEMORY, "TPU out of memory: address space.");
+  }
+  storage_bind(s, v);
+  GROW(sc->temps, sc->ntemps, sc->cap_temps, 8);
+  sc->temps[sc->ntemps++] = s;
+  tpu_tensor *own = own_tensor(sc, from, arg, item);
+  int64_t *strides = arena_alloc(&sc->mem, (size_t)(t->rank + 1) * sizeof *strides), step = 1;
+  for (int d = t->rank - 1; d >= 0; d--) {
+    strides[d] = step;
+    step *= t->sizes[d] > 1 ? t->sizes[d] : 1;
+  }
+  own->storage = s, own->strides = strides, own->offset = 0;
+  return NULL;
+}
+
+typedef struct padder {
+  const prep *p;
+  sized_call *sc;
+  const tpu_call *call; /* as it stands */
+  int64_t size;
+  bool changed;
+} padder;
+
+static bool view_has(const prep_tensor *pt, int64_t size) {
+  for (int d = 0; d < pt->t->rank; d++)
+    if (pt->t->sizes[d] == size && !(pt->g.generic && pt->g.phys[d])) return true;
+  return false;
+}
+
+static tpu_error *pad_tensor(padder *q, const prep_tensor *pt, int arg, uint32_t item) {
+  if (!pt->t || pt->host || !view_has(pt, q->size)) return NULL;
+  tpu_storage *s = q->p->stores[pt->store].s;
+  tpu_value *v = s->value;
+  if (s->parameter || !v || pt->g.kind == GEOM_EMPTY) return NULL;
+  uint32_t dims = 0;
+  for (int d = 0; d < v->rank; d++)
+    if (!v->d[d].sym && v->d[d].n == q->size) dims |= 1u << d;
+  bool whole = dims && v->dtype == pt->dtype;
+  bool written = q->call->variant == TPU_INPLACE && arg == 0;
+  if (!whole && written) return NULL;
+  q->changed = true;
+  if (!whole) {
+    TRY(pad_view(q->sc, q->call, arg, item, q->size));
+    q->call = &q->sc->call;
+    return NULL;
+  }
+  tpu_value *padded;
+  TRY(step_pad(v, dims, &padded));
+  storage_bind(s, padded);
+  return NULL;
+}
+
+/* Every static dim of this size in operands that are no parameters, and in the lists of sizes of factories. */
+static tpu_error *pad_size(padder *q) {
+  uint32_t at = 0;
+  for (int i = 0; i < q->call->nargs; i++) {
+    const tpu_arg *a = &q->call->args[i];
+    if (a->tag == TPU_A_TENSOR || a->tag == TPU_A_TENSORS) {
+      uint32_t n = a->n;
+      for (uint32_t k = 0; k < n; k++) TRY(pad_tensor(q, &q->p->tensors[at + k], i, k));
+      at += n;
+      continue;
+    }
+    bool list = a->tag == TPU_A_INTS || a->tag == TPU_A_SIZES;
+    if (!list || !(q->call->row->flags & ROW_SIZED)) continue;
+    int64_t *own = NULL;
+    for (uint32_t k = 0; k < a->n; k++) {
+      if (a->u.is[k] != q->size) continue;
+      if (!own) {
+        if (!q->sc->used) {
+          q->sc->call = *q->call, q->sc->used = true;
+          q->sc->call.args = arena_copy(&q->sc->mem, q->call->args, (size_t)(q->call->nargs + 1) * sizeof *a);
+        }
+        q->call = &q->sc->call;
+        a = &q->call->args[i];
+        own = arena_copy(&q->sc->mem, a->u.is, a->n * sizeof *own);
+      }
+      own[k] |= SIZE_GENERIC;
+      q->changed = true;
+    }
+    if (!own) continue;
+    tpu_arg *b = (tpu_arg *)&q->sc->call.args[i];
+    b->tag = TPU_A_SIZES, b->u.is = own;
+  }
+  return NULL;
+}
+
+void sizes_end(sized_call *sc) {
+  for (uint32_t k = 0; k < sc->ntemps; k++) storage_destroy(sc->temps[k]);
+  free(sc->temps);
+  arena_free(&sc->mem);
+}
+
+/* --- looking for evidence --- */
+enum { MAX_SIZES = 32 };
+
+static void note_size(int64_t *list, int *n, int64_t size) {
+  if (size < 2) return;
+  for (int k = 0; k < *n; k++)
+    if (list[k] == size) return;
+  if (*n < MAX_SIZES) list[(*n)++] = size;
+}
+
+/* The static sizes of the call that might vary. */
+static int open_sizes(const prep *p, int64_t *list) {
+  int n = 0;
+  for (uint32_t k = 0; k < p->out_first; k++) {
+    const prep_tensor *pt = &p->tensors[k];
+    if (!pt->t || pt->host || p->stores[pt->store].s->parameter) continue;
+    for (int d = 0; d < pt->t->rank; d++)
+      if (!(pt->g.generic && pt->g.phys[d])) note_size(list, &n, pt->t->sizes[d]);
+  }
+  for (int i = 0; i < p->call->nargs && (p->call->row->flags & ROW_SIZED); i++) {
+    const tpu_arg *a = &p->call->args[i];
+    if (a->tag != TPU_A_INTS && a->tag != TPU_A_SIZES) continue;
+    for (uint32_t k = 0; k < a->n; k++)
+      if (!size_is_generic(a->u.is[k])) note_size(list, &n, a->u.is[k]);
+  }
+  return n;
+}
+
+static void note_parameters(const prep *p) {
+  for (uint32_t k = 0; tpu_is_parameter && k < p->ntensors; k++) {
+    const prep_tensor *pt = &p->tensors[k];
+    if (pt->t && !pt->host && pt->t->handle && !pt->t->storage->parameter)
+      pt->t->storage->parameter = tpu_is_parameter(pt->t->handle);
+  }
+}
+
+/* Appends the parameters that do not have the size; how many. */
+static int put_parameters(text *key, const prep *p, int64_t size) {
+  int n = 0;
+  for (uint32_t k = 0; k < p->ntensors; k++) {
+    const prep_tensor *pt = &p->tensors[k];
+    if (!pt->t || pt->host || !pt->t->storage->parameter || view_has(pt, size)) continue;
+    text_put(key, &pt->t->storage, sizeof pt->t->storage);
+    n++;
+  }
+  return n;
+}
+
+static bool grows(const prep *p, const tpu_op *op, int64_t size) {
+  if (!(op->row->flags & ROW_GROWS) || op->nargs < 2 || !op->ntensors) return false;
+  const op_tensor *t = &op->tensors[0];
+  if (!t->defined || t->host || p->stores[t->store].s->parameter) return false;
+  const tpu_op *from = op->stores[t->store].source;
+  int64_t axis = op->args[1].u.i < 0 ? op->args[1].u.i + t->rank : op->args[1].u.i;
+  if (axis < 0 || axis >= t->rank || t->sizes[axis] != size || !from || from->row != op->row) return false;
+  return from->args[1].u.i == op->args[1].u.i;
+}
+
+/* Why the size is to turn generic in this call, or NULL. `key` is the call's class. */
+static const char *evidence(const prep *p, const tpu_op *op, int64_t size, text *key) {
+  if (grows(p, op, size)) return "growth";
+  bool count = op->row->flags & ROW_COUNT;
+  if (!put_parameters(key, p, size) && !count) return NULL;
+  uint64_t h = hash_bytes(key->p, key->n);
+  int64_t before = (int64_t)(intptr_t)map_get(&seen, key->p, key->n, h);
+  if (!before) map_put(&seen, key->p, key->n, h, (void *)(intptr_t)size);
+  if (!before || before == size) return NULL;
+  return count ? "count" : "parameter";
+}
+
+tpu_error *sizes_learn(const prep *p, sized_call *sc, const tpu_call **call, bool *changed) {
+  *changed = false;
+  if (!auto_sizes || (p->call->row->flags & ROW_SIZES) == ROW_NONE) return NULL;
+  note_parameters(p);
+  tpu_op *op = op_sketch(p);
+  int64_t list[MAX_SIZES];
+  int n = open_sizes(p, list);
+  text key = {0};
+  padder q = {p, sc, *call, 0, false};
+  tpu_error *e = NULL;
+  for (int k = 0; k < n && !e; k++) {
+    class_of_op(&key, op, list[k]);
+    mark *m = find_mark(&key);
+    if (!m) {
+      const char *why = evidence(p, op, list[k], &key);
+      if (!why) continue;
+      mark_op(op, list[k], why, 0);
+      class_of_op(&key, op, list[k]);
+      m = find_mark(&key);
+    }
+    m->used++;
+    q.size = list[k];
+    e = pad_size(&q);
+  }
+  text_free(&key);
+  op_discard(op);
+  *call = q.call;
+  *changed = q.changed;
+  return e;
+}
+
+tpu_error *sizes_meet(const prep *p, sized_call *sc, const tpu_call **call, bool *changed) {
+  *changed = false;
+  if (!auto_sizes) return NULL;
+  note_parameters(p);
+  tpu_op *op = op_sketch(p);
+  int64_t list[MAX_SIZES];
+  int n = open_sizes(p, list);
+  padder q = {p, sc, *call, 0, false};
+  tpu_error *e = NULL;
+  for (int k = 0; k < n && !e; k++)
+    for (uint32_t s = 0; s < p->nsyms && !e; s++)
+      if (p->syms[s] == list[k]) {
+        mark_sources(op, list[k], "meeting", 0);
+        q.size = list[k];
+        e = pad_size(&q);
+      }
+  op_discard(op);
+  *call = q.call;
+  *changed = q.changed;
+  return e;
+}
+
+uint32_t sizes_of_upload(tpu_dtype dt, int rank, const int64_t *dims) {
+  uint32_t r = 0;
+  if (!auto_sizes || !marks.n) return 0;
+  text key = {0};
+  for (int d = 0; d < rank; d++) {
+    if (dims[d] < 2 || (r >> d & 1)) continue;
+    class_of_upload(&key, dt, rank, dims, dims[d]);
+    mark *m = find_mark(&key);
+    if (!m) continue;
+    m->used++;
+    for (int i = 0; i < rank; i++)
+      if (dims[i] == dims[d]) r |= 1u << i;
+  }
+  text_free(&key);
+  return r;
+}
+
+/* --- the report --- */
+void sizes_cut(const tpu_op *op, const char *why) {
+  const char *name = op->row->name;
+  uint64_t h = hash_bytes(name, strlen(name));
+  cut *c = map_get(&cuts, name, strlen(name), h);
+  if (!c) {
+    c = tpu_xcalloc(1, sizeof *c);
+    c->row = name;
+    map_put(&cuts, name, strlen(name), h, c);
+  }
+  c->why = why;
+  c->count++;
+}
+
+char *tpu_sizes_json(void) {
+  text j = {0};
+  size_t it = 0;
+  core_lock();
+  text_str(&j, "{\"marks\": [");
+  bool first = true;
+  for (const mark *m; (m = map_next(&marks, &it)); first = false)
+    text_printf(&j, "%s{\"op\": \"%s\", \"why\": \"%s\", \"size\": %lld, \"padded\": %lld}", first ? "" : ", ", m->what,
+                m->why, (long long)m->first, (long long)m->used);
+  text_str(&j, "], \"exact\": {");
+  first = true, it = 0;
+  for (const cut *c; (c = map_next(&cuts, &it)); first = false)
+    text_printf(&j, "%s\"%s\": {\"count\": %lld, \"why\": \"%s\"}", first ? "" : ", ", c->row, (long long)c->count, c->why);
+  text_str(&j, "}}");
+  core_unlock();
+  return j.p;
+}

@@ -1,0 +1,42 @@
+/* Which sizes turn generic, and when: the policy of design 3 ("Sizes"), all of it.
+ *
+ * A size that varies costs a compile each time it is new. A generic dim costs padding, masks, and an operand.
+ * So a size turns generic on evidence that it varies, and only then:
+ *  - PARAMETER: the same op was called with the same parameters (leaf tensors that require gradients) and one
+ *    size of its other operands differed. Weights of many shapes meet one activation as well; that is no
+ *    evidence, since the parameter is what stays. Parameters themselves never turn generic.
+ *  - GROWTH: a concatenation whose first item came out of a concatenation along the same axis.
+ *  - COUNT: the number of elements of arange differed. No parameter is an arange.
+ *  - MEETING: an op has a generic operand of this size and another, static one, and no form for the two.
+ * Evidence marks the op's class (its structure with that size left open) and the classes of the ops that made
+ * the operand, back to the host's uploads, so that from the next size on the value is born generic. All of
+ * this happens on memo misses and uploads: a call that was seen before pays nothing.
+ *
+ * Sizes 0 and 1 never turn generic: 1 broadcasts. Which size a dim "has" is compared as a number here; that is
+ * sound since a mark never changes a result, only how it is computed. Core lock held throughout. */
+#ifndef TPU_STEP_SIZES_H
+#define TPU_STEP_SIZES_H
+
+#include "step/op.h"
+
+/* A call whose operands were replaced: views that got padding of their own, sizes that became operands. */
+typedef struct sized_call {
+  tpu_call call; /* what to run instead */
+  arena mem;
+  tpu_storage **temps;
+  uint32_t ntemps, cap_temps;
+  bool used;
+} sized_call;
+
+/* After a memo miss, before lowering: gives operands padding where there is evidence. *changed: prepare again,
+ * from *call. */
+tpu_error *sizes_learn(const prep *p, sized_call *sc, const tpu_call **call, bool *changed);
+/* After a lowering that has no form for the call's mixture of static and generic dims. */
+tpu_error *sizes_meet(const prep *p, sized_call *sc, const tpu_call **call, bool *changed);
+void sizes_end(sized_call *sc);
+/* An op was used on exact twins instead: for the report. */
+void sizes_cut(const tpu_op *op, const char *why);
+/* Dims (bit mask) of a value from the host that are born generic. */
+uint32_t sizes_of_upload(tpu_dtype dt, int rank, const int64_t *dims);
+
+#endif

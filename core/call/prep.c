@@ -166,7 +166,8 @@ static bool plan(prep_tensor *pt, const prep_store *ps) {
 static tpu_error *settle(prep *p, prep_tensor *pt, uint32_t flags, bool seen) {
   prep_store *ps = &p->stores[pt->store];
   if (plan_whole(pt, ps)) return NULL;
-  if (ps->v && value_is_generic(ps->v) && (p->exact || (flags & ROW_SIZES) == ROW_NONE || !plan(pt, ps))) {
+  bool none = (flags & ROW_SIZES) == ROW_NONE; /* takes a static part of a generic value as it is */
+  if (ps->v && value_is_generic(ps->v) && (p->exact || !plan(pt, ps) || (none && pt->g.generic))) {
     p->mixed = p->mixed || seen;
     TRY(step_exact_twin(ps->v, &ps->v));
   }

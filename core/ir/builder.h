@@ -257,6 +257,9 @@ Val b_convolution(
  * Generic contracting dims are masked to zero on both sides. */
 Val b_dot_general(B *b, Val x, Val y, int nc, const int *xc, const int *yc, int nb, const int *xb,
                   const int *yb);
+/* The same, result left in `out` (e.g. F32 of BF16 inputs). */
+Val b_dot_general_acc(B *b, Val x, Val y, int nc, const int *xc, const int *yc, int nb, const int *xb,
+                      const int *yb, tpu_dtype out);
 Val b_matmul(B *b, Val x, Val y); /* torch.matmul's rules for ranks 1, 2, n; batch dims broadcast */
 Val b_matmul_acc(B *b, Val x, Val y,
                  tpu_dtype out); /* the same, result left in `out` (e.g. F32 of BF16 inputs) */

@@ -143,8 +143,13 @@ static Val dot_checked(B *b, Val x, Val y, tpu_dtype out, const dims *d) {
 
 Val b_dot_general(B *b, Val x, Val y, int nc, const int *xc, const int *yc, int nb, const int *xb,
                   const int *yb) {
+  return b_dot_general_acc(b, x, y, nc, xc, yc, nb, xb, yb, DT_NONE);
+}
+
+Val b_dot_general_acc(B *b, Val x, Val y, int nc, const int *xc, const int *yc, int nb, const int *xb,
+                      const int *yb, tpu_dtype out) {
   dims d = {nc, nb, xc, yc, xb, yb};
-  return dot_checked(b, x, y, DT_NONE, &d);
+  return dot_checked(b, x, y, out, &d);
 }
 
 /* --- matmul --- */

@@ -11,7 +11,7 @@
 enum { QUERY, KEY, VALUE };
 
 typedef struct attention {
-  Val q, k, v; /* q [B, Hk, G * L, E] (or [B, Hk, G, L, E] when L is generic), k, v [B, Hk, S, E] */
+  Val q, k, v; /* q folded, k, v [B, Hk, S, E] */
   tpu_dtype dt, acc;
   shape scores; /* [B, H, L, S] */
   int64_t group;
@@ -21,20 +21,30 @@ typedef struct attention {
 
 /* --- heads --- */
 
-/* [B, H, L, E] -> [B, Hk, G * L, E], when there are groups. */
+/* [B, H, L, E] -> [B, Hk, G * L, E], when there are groups; [B, Hk, G, L, E] where L is generic. */
 static Val fold(B *b, const attention *a, Val x) {
   if (a->group == 1 || !b_ok(b)) return x;
-  shape s = *b_shape(b, x);
-  s.d[2].n *= a->group;
-  s.d[1].n /= a->group;
+  const shape *xs = b_shape(b, x);
+  shape s = {.rank = 5, .d = {xs->d[0], {xs->d[1].n / a->group, 0}, {a->group, 0}, xs->d[2], xs->d[3]}};
+  if (!xs->d[2].sym) {
+    s.rank = 4;
+    s.d[2].n *= xs->d[2].n;
+    s.d[3] = xs->d[3];
+  }
   return b_reshape(b, x, &s);
 }
 
 static Val unfold(B *b, const attention *a, Val x) {
   if (a->group == 1 || !b_ok(b)) return x;
   shape s = *b_shape(b, x);
-  s.d[2].n /= a->group;
   s.d[1].n *= a->group;
+  if (s.rank == 4) {
+    s.d[2].n /= a->group;
+  } else {
+    s.d[2] = s.d[3];
+    s.d[3] = s.d[4];
+    s.rank = 4;
+  }
   return b_reshape(b, x, &s);
 }
 
@@ -55,10 +65,6 @@ static bool read_heads(L *l, int i, attention *a) {
     l_decline(l, "attention with these numbers of heads");
     return false;
   }
-  if (a->group > 1 && qs->d[2].sym) {
-    b_fail(b, TPU_NOT_IMPLEMENTED, "grouped queries of a generic length");
-    return false;
-  }
   a->scores = *qs;
   a->scores.d[3] = ks->d[2];
   a->q = fold(b, a, q);
@@ -74,10 +80,23 @@ static double scale_of(L *l, int i, Val q) {
 }
 
 /* x @ y over the last two dims with y's last contracted (nt) or x's second to last (tn); heads are batch
- * dims. Result in f32 or wider. */
-static Val dot_nt(B *b, Val x, Val y, tpu_dtype acc) { return b_matmul_acc(b, x, b_swap(b, y, 2, 3), acc); }
-static Val dot_nn(B *b, Val x, Val y, tpu_dtype acc) { return b_matmul_acc(b, x, y, acc); }
-static Val dot_tn(B *b, Val x, Val y, tpu_dtype acc) { return b_matmul_acc(b, b_swap(b, x, 2, 3), y, acc); }
+ * dims. x may be folded to 5 dims; a group is then one more free dim, or one more contracted one (tn). Result in
+ * f32 or wider. */
+static Val dot5(B *b, Val x, Val y, int nc, const int *xc, const int *yc, tpu_dtype acc) {
+  return b_dot_general_acc(b, x, y, nc, xc, yc, 2, (int[]){0, 1}, (int[]){0, 1}, acc);
+}
+static Val dot_nt(B *b, Val x, Val y, tpu_dtype acc) {
+  if (b_rank(b, x) == 5) return dot5(b, x, y, 1, (int[]){4}, (int[]){3}, acc);
+  return b_matmul_acc(b, x, b_swap(b, y, 2, 3), acc);
+}
+static Val dot_nn(B *b, Val x, Val y, tpu_dtype acc) {
+  if (b_rank(b, x) == 5) return dot5(b, x, y, 1, (int[]){4}, (int[]){2}, acc);
+  return b_matmul_acc(b, x, y, acc);
+}
+static Val dot_tn(B *b, Val x, Val y, tpu_dtype acc) {
+  if (b_rank(b, x) == 5) return dot5(b, x, y, 2, (int[]){2, 3}, (int[]){2, 3}, acc);
+  return b_matmul_acc(b, b_swap(b, x, 2, 3), y, acc);
+}
 
 /* --- scores --- */
 

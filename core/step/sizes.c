@@ -296,6 +296,7 @@ static bool grows(const prep *p, const tpu_op *op, int64_t size) {
   const tpu_op *from = op->stores[t->store].source;
   int64_t axis = op->args[1].u.i < 0 ? op->args[1].u.i + t->rank : op->args[1].u.i;
   if (axis < 0 || axis >= t->rank || t->sizes[axis] != size || !from || from->row != op->row) return false;
+  if (t->g.generic && t->g.phys[axis]) return false;
   return from->args[1].u.i == op->args[1].u.i;
 }
 

@@ -442,6 +442,25 @@ static void find_donations(tpu_op *op) {
   }
 }
 
+/* A concatenation that stays in the room of its first item. */
+static void find_append(tpu_op *op) {
+  if (!(op->row->flags & ROW_GROWS) || !op->rung || op->nouts != 1 || !op->ntensors) return;
+  const op_tensor *t = &op->tensors[0];
+  if (!t->defined || t->host || t->g.kind != GEOM_WHOLE || !t->g.generic) return;
+  const op_store *st = &op->stores[t->store];
+  const op_out *o = &op->outs[0];
+  bool same = o->kind == OUT_NEW && st->dtype == o->dtype && st->rank == o->rank;
+  int axis = -1;
+  for (int i = 0; same && i < o->rank; i++) {
+    same = st->d[i].n == o->d[i].n;
+    if (st->d[i].sym != o->d[i].sym) axis = axis < 0 ? i : TPU_MAX_RANK;
+  }
+  if (!same || axis < 0 || axis >= TPU_MAX_RANK) return;
+  for (uint32_t u = 0; u < op->nuses; u++)
+    if (op->uses[u].kind == USE_STORE && op->uses[u].index == t->store)
+      op->appends = true, op->append_axis = (uint8_t)axis, op->append_use = u;
+}
+
 static void keep_checks(tpu_op *op, const B *b) {
   op->nchecks = (uint32_t)b_num_checks(b);
   if (op->nchecks > 8) op->nchecks = 8;
@@ -487,6 +506,7 @@ static tpu_error *op_create(const prep *p, tpu_op **out) {
   }
   tpu_error_free(e);
   find_donations(op);
+  find_append(op);
   op->id = ++op_ids;
   op->self = op;
   *out = op;

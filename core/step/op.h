@@ -90,6 +90,9 @@ typedef struct tpu_op {
   uint32_t nouts, cap_outs, nreal; /* nreal: results of the program without the check */
   uint32_t nresults;               /* results that go back to the caller (OUT_NEW, OUT_NONE) */
   int64_t rung;
+  bool appends; /* uses[append_use] may keep its buffer for result 0, which adds to it along append_axis */
+  uint8_t append_axis;
+  uint32_t append_use;
   uint64_t rng_blocks; /* Philox counters that a call takes */
   bool reads_rng, has_check;
   int precision;

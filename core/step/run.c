@@ -187,6 +187,7 @@ static tpu_error *op_text(const tpu_op *op, text *out) {
       r++;
     }
   }
+  if (op->appends) b_param_alias(b, in[op->append_use], 0);
   free(in);
   free(outs);
   free(syms);
@@ -234,6 +235,19 @@ static void launch_reserve(uint32_t n) {
   lr.keep = tpu_xrealloc(lr.keep, lr.cap * sizeof *lr.keep);
 }
 
+/* May the op write behind the end of its first operand? Only where nobody else has. The cell then holds both
+ * values. */
+static tpu_cell *append_cell(const tpu_op *op, const prep *p) {
+  if (!op->appends) return NULL;
+  const tpu_value *v = p->stores[op->uses[op->append_use].index].v;
+  tpu_cell *c = v->cell;
+  if (c->claimed && (c->claimed != v->d[op->append_axis].logical || c->claim_axis != op->append_axis)) return NULL;
+  for (uint32_t i = 0; i < op->nuses; i++) /* nothing else of this launch may read it */
+    if (i != op->append_use && op->uses[i].kind == USE_STORE && p->stores[op->uses[i].index].v->cell == c)
+      return NULL;
+  return c;
+}
+
 static tpu_error *op_operands(const tpu_op *op, prep *p, const tpu_philox *rng, uint32_t *nkeep) {
   *nkeep = 0;
   for (uint32_t i = 0; i < op->nuses; i++) {
@@ -272,8 +286,7 @@ static void poison_donated(const tpu_op *op, prep *p, const tpu_error *e) {
 
 static tpu_error *op_ready(tpu_op *op, prep *p) {
   for (uint32_t i = 0; i < op->nuses; i++)
-    if (op->uses[i].kind == USE_STORE && p->stores[op->uses[i].index].v->state != V_CELL)
-      TRY(step_materialize(p->stores[op->uses[i].index].v));
+    if (op->uses[i].kind == USE_STORE) TRY(step_materialize(p->stores[op->uses[i].index].v));
   return op->program ? NULL : op_compile(op, p);
 }
 
@@ -292,17 +305,21 @@ static tpu_error *op_wait(tpu_value **vals, const tpu_op *op) {
 tpu_error *op_run(tpu_op *op, prep *p, tpu_call *call, bool wait) {
   tpu_philox rng = {0, 0};
   uint32_t nkeep, nout = op->nreal + op->has_check, r = 0;
+  tpu_cell *grown;
   bool hit = op->program != NULL;
   TRY(op_ready(op, p));
   TRY(memory_reserve(op->device, op_bytes(op)));
   TRY(op_draw(op, call, &rng));
   launch_reserve(op->nuses > nout ? op->nuses : nout);
   TRY(op_operands(op, p, &rng, &nkeep));
+  grown = append_cell(op, p);
+  if (op->appends && !grown) lr.keep[nkeep++] = op->append_use;
   tpu_error *e = rt_execute(op->program->exec, op->device, lr.args, op->nuses, lr.keep, nkeep, lr.outs, nout);
   scalar_sweep();
   if (e) {
     e = tpu_err_prefix(e, "aten::%s", op->row->name);
     poison_donated(op, p, e);
+    if (grown) cell_lose(grown);
     return e;
   }
   if (hit) program_count_hit();
@@ -312,7 +329,9 @@ tpu_error *op_run(tpu_op *op, prep *p, tpu_call *call, bool wait) {
     vals[k] = NULL;
     if (op->outs[k].kind == OUT_NONE) continue;
     vals[k] = op_new_value(op, k, p);
-    value_set_cell(vals[k], cell_create(lr.outs[r++], op->device, op->outs[k].bytes));
+    if (grown)
+      cell_append(grown, lr.outs[r++], op->append_axis, vals[k]->d[op->append_axis].logical);
+    value_set_cell(vals[k], grown ? grown : cell_create(lr.outs[r++], op->device, op->outs[k].bytes));
   }
   if (op->has_check) e = checks_add(lr.outs[r], op->device, (check_owner){&op->self, 1});
   tpu_error *e2 = op_bind(op, p, call, vals);

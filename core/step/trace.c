@@ -142,6 +142,7 @@ static tpu_error *record_ready(const tpu_op *op, const prep *p, trace **out) {
       if (op->uses[i].kind != USE_STORE) continue;
       tpu_value *v = p->stores[op->uses[i].index].v;
       if (v->state == V_ERROR) return value_error(v);
+      if (v->state == V_CELL && !v->cell->buf) return step_materialize(v);
       if (v->state != V_PENDING || v->trace == *out) continue;
       TRY(trace_need(v));
       waited = true;

@@ -11,7 +11,12 @@
 #include "value/layout.h"
 #include "value/memory.h"
 
-tpu_error *step_materialize(tpu_value *v) { return v->state == V_CELL ? NULL : trace_need(v); }
+tpu_error *step_materialize(tpu_value *v) {
+  if (v->state != V_CELL) TRY(trace_need(v));
+  return v->cell->buf ? NULL
+                      : tpu_err(TPU_RUNTIME, "this tensor shared its memory with the result of a concatenation "
+                                             "that failed, and is lost");
+}
 
 /* A new value of host data; dims and byte strides (NULL: dense) in the value's order. */
 static tpu_error *value_of_host(const void *data, tpu_dtype dt, int rank, const int64_t *dims,

@@ -31,8 +31,21 @@ void cell_retain(tpu_cell *c) { c->refs++; }
 void cell_release(tpu_cell *c) {
   if (!c || --c->refs) return;
   memory_count(c->device, -c->bytes);
-  rt_buffer_free(c->buf);
+  if (c->buf) rt_buffer_free(c->buf);
   free(c);
+}
+
+void cell_append(tpu_cell *c, PJRT_Buffer *buf, int axis, int64_t claimed) {
+  rt_buffer_free(c->buf);
+  c->buf = buf;
+  c->claim_axis = (int8_t)axis;
+  c->claimed = claimed;
+  c->refs++;
+}
+
+void cell_lose(tpu_cell *c) {
+  rt_buffer_free(c->buf);
+  c->buf = NULL;
 }
 
 tpu_value *value_create(tpu_dtype dt, int rank, const vdim *d, int device) {

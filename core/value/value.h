@@ -30,8 +30,12 @@ void core_unlock(void);
 typedef struct tpu_cell {
   int32_t refs;
   int16_t device;
-  PJRT_Buffer *buf; /* owned */
+  PJRT_Buffer *buf; /* owned; NULL: lost by a launch that failed while it had it */
   int64_t bytes;    /* accounted in memory statistics */
+  /* Appends in place: rows of axis claim_axis below `claimed` belong to some value of this cell; 0: nobody
+   * appended yet. A value of fewer rows sees its own part, whatever comes after it. */
+  int64_t claimed;
+  int8_t claim_axis;
 } tpu_cell;
 
 typedef struct vdim {
@@ -61,6 +65,10 @@ typedef struct tpu_value {
 tpu_cell *cell_create(PJRT_Buffer *buf, int device, int64_t bytes);
 void cell_retain(tpu_cell *c);
 void cell_release(tpu_cell *c);
+/* A launch that was given the cell's buffer wrote rows up to `claimed` and gave it back as `buf`; one more
+ * reference, for the new value. */
+void cell_append(tpu_cell *c, PJRT_Buffer *buf, int axis, int64_t claimed);
+void cell_lose(tpu_cell *c); /* such a launch failed */
 
 /* A pending value without a trace yet; one reference for the caller. */
 tpu_value *value_create(tpu_dtype dt, int rank, const vdim *d, int device);

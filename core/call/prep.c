@@ -28,8 +28,8 @@ static uint32_t add_store(prep *p, tpu_storage *s) {
   return s->mark_index = p->nstores++;
 }
 
-/* Equal sizes get equal numbers: which sizes agree is part of the signature, so that a program runs only where
- * they do. */
+/* Equal sizes get equal numbers: which sizes agree is part of the signature, so that a program runs only
+ * where they do. */
 static uint32_t sym_number(prep *p, int64_t logical) {
   for (uint32_t k = 0; k < p->nsyms; k++)
     if (p->syms[k] == logical) return k + 1;
@@ -123,7 +123,8 @@ static void put_view(prep *p, prep_tensor *pt) {
   put8(p, g->kind | (g->offset << 4) | (g->covers << 5));
   put8(p, pt->dtype);
   put8(p, t->rank);
-  for (int d = 0; g->generic && d < t->rank; d++) g->sym[d] = g->phys[d] ? (uint8_t)sym_number(p, t->sizes[d]) : 0;
+  for (int d = 0; g->generic && d < t->rank; d++)
+    g->sym[d] = g->phys[d] ? (uint8_t)sym_number(p, t->sizes[d]) : 0;
   if (g->kind == GEOM_PERMUTE) text_add(&p->sig, g->perm, t->rank);
   if (g->kind == GEOM_WHOLE || g->kind == GEOM_PERMUTE) return;
   if (g->kind == GEOM_GROUPS) {
@@ -271,11 +272,12 @@ static tpu_error *put_arg(prep *p, const tpu_arg *a, uint32_t flags) {
   return tpu_err(TPU_INTERNAL, "argument tag %d", a->tag);
 }
 
-/* A concatenation with a generic axis: the rung of the result is part of the signature. A result that fits into
- * the first item's room stays there. */
+/* A concatenation with a generic axis: the rung of the result is part of the signature. A result that fits
+ * into the first item's room stays there. */
 static void put_growth(prep *p, const tpu_call *call) {
   p->rung = 0;
-  if (!(call->row->flags & ROW_GROWS) || call->variant != TPU_FUNCTIONAL || call->nargs < 2 || p->exact) return;
+  if (!(call->row->flags & ROW_GROWS) || call->variant != TPU_FUNCTIONAL || call->nargs < 2 || p->exact)
+    return;
   const tpu_arg *list = &call->args[0];
   if (list->tag != TPU_A_TENSORS) return;
   int64_t total = 0, room = 0, axis = 0;

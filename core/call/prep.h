@@ -33,14 +33,13 @@ typedef struct prep_tensor {
   geom g;
 } prep_tensor;
 
-
 typedef struct prep {
   const tpu_call *call;
   text sig;
   prep_store *stores;
   prep_scalar *scalars;
   prep_tensor *tensors; /* of all arguments in order, lists expanded; then the outs of OUT */
-  int64_t *syms;        /* the logical sizes of generic dims, in order of first occurrence: k + 1 in the signature */
+  int64_t *syms; /* the logical sizes of generic dims, in order of first occurrence: k + 1 in the signature */
   uint32_t nstores, nscalars, ntensors, nsyms, out_first;
   uint32_t cap_stores, cap_scalars, cap_tensors, cap_syms;
   int64_t rung;        /* ROW_GROWS: physical size of the growing axis, 0 = exact */

@@ -183,15 +183,16 @@ Val b_tile_dim(B *b, Val x, int axis, int64_t times);          /* [a b] -> [a b 
 Val b_repeat_interleave(B *b, Val x, int axis, int64_t times); /* [a b] -> [a a b b] */
 
 /* --- generic dims --- */
-/* x under the sizes of s: the same physical dims, other symbols. Whoever calls it knows that the sizes are the
- * same. */
+/* x under the sizes of s: the same physical dims, other symbols. Whoever calls it knows that the sizes are
+ * the same. */
 Val b_relabel(B *b, Val x, const shape *s);
 /* Elements start, start + step ... of an axis (start BAD: from 0) as a generic dim {n, sym}; what lies beyond
  * x is 0. */
 Val b_narrow(B *b, Val x, int axis, Val start, int64_t n, int64_t step, int32_t sym);
 /* Dims from..to (inclusive) as one generic dim {n, sym} of their product of logical sizes. */
 Val b_merge(B *b, Val x, int from, int to, int64_t n, int32_t sym);
-/* A symbol's size as an expression over `params` (i32 scalars) that the host can compute; its length, or -1. */
+/* A symbol's size as an expression over `params` (i32 scalars) that the host can compute; its length, or -1.
+ */
 typedef enum size_op {
   SIZE_SYM,
   SIZE_CONST,

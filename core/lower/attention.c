@@ -80,8 +80,8 @@ static double scale_of(L *l, int i, Val q) {
 }
 
 /* x @ y over the last two dims with y's last contracted (nt) or x's second to last (tn); heads are batch
- * dims. x may be folded to 5 dims; a group is then one more free dim, or one more contracted one (tn). Result in
- * f32 or wider. */
+ * dims. x may be folded to 5 dims; a group is then one more free dim, or one more contracted one (tn). Result
+ * in f32 or wider. */
 static Val dot5(B *b, Val x, Val y, int nc, const int *xc, const int *yc, tpu_dtype acc) {
   return b_dot_general_acc(b, x, y, nc, xc, yc, 2, (int[]){0, 1}, (int[]){0, 1}, acc);
 }

@@ -107,7 +107,10 @@ static tpu_error *compose_range(composition *c) {
                    tpu_dtype_torch_name(dt));
   int64_t count = 0;
   TRY(range_length(start, end, step, dt, closed, &count));
-  const tpu_arg args[] = {*start, *step, {.tag = TPU_A_INTS, .n = 1, .u.is = &count}, {.tag = TPU_A_DTYPE, .u.i = tpu_dtypes[dt].torch}};
+  const tpu_arg args[] = {*start,
+                          *step,
+                          {.tag = TPU_A_INTS, .n = 1, .u.is = &count},
+                          {.tag = TPU_A_DTYPE, .u.i = tpu_dtypes[dt].torch}};
   const tpu_tensor *out;
   TRY(c_run(c, "tpu::arange", 4, args, 1, &out));
   c_return(c, out, 1, &count);

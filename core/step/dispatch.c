@@ -119,7 +119,8 @@ static tpu_error *find_op(prep *p, sized_call *sc, const tpu_call **call, tpu_op
   sizes_cut(*op, (*op)->needs_exact);
   TRY(prep_call(p, *call, true));
   if (!(*op = op_find(p))) TRY(op_make(p, op));
-  return (*op)->needs_exact ? tpu_err(TPU_INTERNAL, "aten::%s: %s", (*op)->row->name, (*op)->needs_exact) : NULL;
+  return (*op)->needs_exact ? tpu_err(TPU_INTERNAL, "aten::%s: %s", (*op)->row->name, (*op)->needs_exact)
+                            : NULL;
 }
 
 static tpu_error *run_op(prep *p, tpu_op *op, tpu_call *call, const tpu_op **resize) {

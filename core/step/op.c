@@ -513,9 +513,7 @@ static tpu_error *op_create(const prep *p, tpu_op **out) {
   return NULL;
 }
 
-tpu_op *op_find(const prep *p) {
-  return map_get(&memo, p->sig.p, p->sig.n, hash_bytes(p->sig.p, p->sig.n));
-}
+tpu_op *op_find(const prep *p) { return map_get(&memo, p->sig.p, p->sig.n, hash_bytes(p->sig.p, p->sig.n)); }
 
 tpu_error *op_make(const prep *p, tpu_op **out) {
   TRY(op_create(p, out));

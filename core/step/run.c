@@ -241,7 +241,8 @@ static tpu_cell *append_cell(const tpu_op *op, const prep *p) {
   if (!op->appends) return NULL;
   const tpu_value *v = p->stores[op->uses[op->append_use].index].v;
   tpu_cell *c = v->cell;
-  if (c->claimed && (c->claimed != v->d[op->append_axis].logical || c->claim_axis != op->append_axis)) return NULL;
+  if (c->claimed && (c->claimed != v->d[op->append_axis].logical || c->claim_axis != op->append_axis))
+    return NULL;
   for (uint32_t i = 0; i < op->nuses; i++) /* nothing else of this launch may read it */
     if (i != op->append_use && op->uses[i].kind == USE_STORE && p->stores[op->uses[i].index].v->cell == c)
       return NULL;
@@ -329,8 +330,7 @@ tpu_error *op_run(tpu_op *op, prep *p, tpu_call *call, bool wait) {
     vals[k] = NULL;
     if (op->outs[k].kind == OUT_NONE) continue;
     vals[k] = op_new_value(op, k, p);
-    if (grown)
-      cell_append(grown, lr.outs[r++], op->append_axis, vals[k]->d[op->append_axis].logical);
+    if (grown) cell_append(grown, lr.outs[r++], op->append_axis, vals[k]->d[op->append_axis].logical);
     value_set_cell(vals[k], grown ? grown : cell_create(lr.outs[r++], op->device, op->outs[k].bytes));
   }
   if (op->has_check) e = checks_add(lr.outs[r], op->device, (check_owner){&op->self, 1});

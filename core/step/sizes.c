@@ -57,7 +57,8 @@ static void put_arg_class(text *key, const tpu_op *op, const op_arg *a, int64_t 
   case TPU_A_DTYPE: put_size(key, a->u.i, open); return;
   case TPU_A_INTS:
   case TPU_A_SIZES:
-    for (uint32_t k = 0; k < a->n; k++) put_size(key, size_is_generic(a->u.is[k]) ? GENERIC : a->u.is[k], open);
+    for (uint32_t k = 0; k < a->n; k++)
+      put_size(key, size_is_generic(a->u.is[k]) ? GENERIC : a->u.is[k], open);
     return;
   default: return; /* numbers: whatever they are */
   }
@@ -78,7 +79,9 @@ static void class_of_upload(text *key, int dt, int rank, const int64_t *dims, in
   for (int d = 0; d < rank; d++) put_size(key, dims[d], open);
 }
 
-static mark *find_mark(const text *key) { return map_get(&marks, key->p, key->n, hash_bytes(key->p, key->n)); }
+static mark *find_mark(const text *key) {
+  return map_get(&marks, key->p, key->n, hash_bytes(key->p, key->n));
+}
 
 static bool add_mark(const text *key, const char *what, const char *why, int64_t size) {
   if (find_mark(key)) return false;
@@ -145,7 +148,8 @@ static tpu_error *pad_view(sized_call *sc, const tpu_call *from, int arg, uint32
   for (int d = 0; d < t->rank; d++)
     if (t->sizes[d] == size) dims |= 1u << d;
   TRY(step_pad_view(t, dims, &v));
-  tpu_storage *s = storage_create(t->device, (size_t)view_numel(t->rank, t->sizes) * dt_bytes((tpu_dtype)v->dtype));
+  tpu_storage *s =
+      storage_create(t->device, (size_t)view_numel(t->rank, t->sizes) * dt_bytes((tpu_dtype)v->dtype));
   if (!s) {
     value_release(v);
     return tpu_err(TPU_OUT_OF_MEMORY, "TPU out of memory: address space.");
@@ -200,7 +204,8 @@ static tpu_error *pad_tensor(padder *q, const prep_tensor *pt, int arg, uint32_t
   return NULL;
 }
 
-/* Every static dim of this size in operands that are no parameters, and in the lists of sizes of factories. */
+/* Every static dim of this size in operands that are no parameters, and in the lists of sizes of factories.
+ */
 static tpu_error *pad_size(padder *q) {
   uint32_t at = 0;
   for (int i = 0; i < q->call->nargs; i++) {
@@ -403,12 +408,13 @@ char *tpu_sizes_json(void) {
   text_str(&j, "{\"marks\": [");
   bool first = true;
   for (const mark *m; (m = map_next(&marks, &it)); first = false)
-    text_printf(&j, "%s{\"op\": \"%s\", \"why\": \"%s\", \"size\": %lld, \"padded\": %lld}", first ? "" : ", ", m->what,
-                m->why, (long long)m->first, (long long)m->used);
+    text_printf(&j, "%s{\"op\": \"%s\", \"why\": \"%s\", \"size\": %lld, \"padded\": %lld}",
+                first ? "" : ", ", m->what, m->why, (long long)m->first, (long long)m->used);
   text_str(&j, "], \"exact\": {");
   first = true, it = 0;
   for (const cut *c; (c = map_next(&cuts, &it)); first = false)
-    text_printf(&j, "%s\"%s\": {\"count\": %lld, \"why\": \"%s\"}", first ? "" : ", ", c->row, (long long)c->count, c->why);
+    text_printf(&j, "%s\"%s\": {\"count\": %lld, \"why\": \"%s\"}", first ? "" : ", ", c->row,
+                (long long)c->count, c->why);
   text_str(&j, "}}");
   core_unlock();
   return j.p;

@@ -12,8 +12,8 @@
  * the operand, back to the host's uploads, so that from the next size on the value is born generic. All of
  * this happens on memo misses and uploads: a call that was seen before pays nothing.
  *
- * Sizes 0 and 1 never turn generic: 1 broadcasts. Which size a dim "has" is compared as a number here; that is
- * sound since a mark never changes a result, only how it is computed. Core lock held throughout. */
+ * Sizes 0 and 1 never turn generic: 1 broadcasts. Which size a dim "has" is compared as a number here; that
+ * is sound since a mark never changes a result, only how it is computed. Core lock held throughout. */
 #ifndef TPU_STEP_SIZES_H
 #define TPU_STEP_SIZES_H
 
@@ -28,8 +28,8 @@ typedef struct sized_call {
   bool used;
 } sized_call;
 
-/* After a memo miss, before lowering: gives operands padding where there is evidence. *changed: prepare again,
- * from *call. */
+/* After a memo miss, before lowering: gives operands padding where there is evidence. *changed: prepare
+ * again, from *call. */
 tpu_error *sizes_learn(const prep *p, sized_call *sc, const tpu_call **call, bool *changed);
 /* After a lowering that has no form for the call's mixture of static and generic dims. */
 tpu_error *sizes_meet(const prep *p, sized_call *sc, const tpu_call **call, bool *changed);

@@ -15,7 +15,8 @@ bool step_masks_off(void);          /* test switch: part of signatures */
 tpu_error *step_materialize(tpu_value *v);
 /* The value without its padding: v->twin, borrowed from v. */
 tpu_error *step_exact_twin(tpu_value *v, tpu_value **out);
-/* A static value with the dims (bit mask) as generic ones, padded to their rungs; a reference for the caller. */
+/* A static value with the dims (bit mask) as generic ones, padded to their rungs; a reference for the caller.
+ */
 tpu_error *step_pad(tpu_value *v, uint32_t dims, tpu_value **out);
 tpu_error *step_pad_view(const tpu_tensor *t, uint32_t dims, tpu_value **out); /* the same of a view */
 /* The same bytes as a flat value of another dtype. */

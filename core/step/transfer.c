@@ -13,9 +13,10 @@
 
 tpu_error *step_materialize(tpu_value *v) {
   if (v->state != V_CELL) TRY(trace_need(v));
-  return v->cell->buf ? NULL
-                      : tpu_err(TPU_RUNTIME, "this tensor shared its memory with the result of a concatenation "
-                                             "that failed, and is lost");
+  return v->cell->buf
+             ? NULL
+             : tpu_err(TPU_RUNTIME, "this tensor shared its memory with the result of a concatenation "
+                                    "that failed, and is lost");
 }
 
 /* A new value of host data; dims and byte strides (NULL: dense) in the value's order. */
@@ -46,10 +47,10 @@ static tpu_error *host_bytes(tpu_value *v, const void **p, void **owned) {
   return e;
 }
 
-/* Elements of one view to another of the same sizes (strides in elements), innermost dims by memcpy where both
- * are dense. */
-static void copy_view(char *dst, const int64_t *dst_strides, const char *src, const int64_t *strides, int rank,
-                      const int64_t *sizes, size_t item) {
+/* Elements of one view to another of the same sizes (strides in elements), innermost dims by memcpy where
+ * both are dense. */
+static void copy_view(char *dst, const int64_t *dst_strides, const char *src, const int64_t *strides,
+                      int rank, const int64_t *sizes, size_t item) {
   int64_t idx[TPU_MAX_RANK] = {0}, run = 1, numel = 1;
   int inner = rank;
   while (inner > 0 && (sizes[inner - 1] == 1 || (strides[inner - 1] == run && dst_strides[inner - 1] == run)))

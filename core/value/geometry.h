@@ -39,13 +39,13 @@ typedef struct geom {
   bool covers;  /* every element of the value is one element of the tensor: a write needs no old value */
   uint8_t n;    /* CHAIN: chain dims; GROUPS: links */
   uint8_t sym[TPU_MAX_RANK]; /* of a generic tensor dim: number of its size in the signature; 0: static */
-  int64_t flat; /* elements of the value in the tensor's dtype (rounded up to fill the chain) */
+  int64_t flat;              /* elements of the value in the tensor's dtype (rounded up to fill the chain) */
   int64_t extent[GEOM_LINKS], step[GEOM_LINKS], size[GEOM_LINKS];
-  int8_t dim[GEOM_LINKS];    /* tensor dim of a chain dim or link; -1: none, it goes; -2: merged into the next */
+  int8_t dim[GEOM_LINKS]; /* tensor dim of a chain dim or link; -1: none, it goes; -2: merged into the next */
   int8_t perm[TPU_MAX_RANK]; /* PERMUTE: tensor dim i is the value's dim perm[i] */
   /* GROUPS only: */
-  uint8_t link[GEOM_LINKS]; /* geom_link */
-  int8_t start[GEOM_LINKS]; /* index into the start operands (i64 scalars), -1: 0 */
+  uint8_t link[GEOM_LINKS];             /* geom_link */
+  int8_t start[GEOM_LINKS];             /* index into the start operands (i64 scalars), -1: 0 */
   uint8_t nstart, merge_from, merge_to; /* links merged into one dim; merge_to 0: none */
   int64_t starts[GEOM_LINKS];           /* of this call */
   int64_t phys[TPU_MAX_RANK];           /* physical size of a generic tensor dim, 0: static */
@@ -62,9 +62,7 @@ typedef struct view { /* borrowed */
 bool geom_plan(const view *t, tpu_dtype vdt, int vrank, const vdim *vd, size_t storage_bytes, geom *g);
 bool groups_plan(const view *t, int vrank, const vdim *vd, geom *g);
 /* Start operands of a plan: the offset, or one a link that begins somewhere. */
-static inline uint32_t geom_operands(const geom *g) {
-  return g->kind == GEOM_GROUPS ? g->nstart : g->offset;
-}
+static inline uint32_t geom_operands(const geom *g) { return g->kind == GEOM_GROUPS ? g->nstart : g->offset; }
 /* The tensor's elements, logical shape. `starts`: its geom_operands; `syms`: builder symbol of each generic
  * tensor dim (GROUPS). */
 Val geom_read(B *b, const geom *g, const view *t, Val full, const Val *starts, const int32_t *syms);

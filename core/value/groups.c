@@ -2,8 +2,8 @@
  *
  * A value's dims fall into groups: each generic dim is one, and so is each run of static dims between them. A
  * tensor dim belongs to the group whose range of logical strides holds its stride; what a tensor says about a
- * group is a view of that group alone. Only logical sizes decide here; physical ones enter when the program is
- * built, so that one plan serves all sizes that have its rungs. */
+ * group is a view of that group alone. Only logical sizes decide here; physical ones enter when the program
+ * is built, so that one plan serves all sizes that have its rungs. */
 #include <string.h>
 
 #include "value/geometry.h"
@@ -92,8 +92,8 @@ static bool assign_dims(plan *p) {
   return true;
 }
 
-static bool add_link(plan *p, int64_t extent, int64_t step, int64_t size, int dim, int64_t start, bool operand,
-                     geom_link kind) {
+static bool add_link(plan *p, int64_t extent, int64_t step, int64_t size, int dim, int64_t start,
+                     bool operand, geom_link kind) {
   geom *g = p->g;
   if (g->n == GEOM_LINKS) return false;
   int i = g->n++;

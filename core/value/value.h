@@ -6,10 +6,10 @@
  * ("may this be donated?") count references to the cell and to the value, never to the buffer.
  *
  * Dims. Each dim is {n, logical, sym}: sym 0 is static (n == logical); otherwise n is the physical size (a
- * rung of the ladder) and the logical size is what the user sees. Values are dense row-major over the physical
- * dims. Sizes get names only inside of a call (docs/decisions/0004): a signature numbers the logical sizes of
- * its generic dims, equal numbers for equal sizes. Whether padding is known to be zero is derived from (cell,
- * claimed mark) where it is asked, never stored here.
+ * rung of the ladder) and the logical size is what the user sees. Values are dense row-major over the
+ * physical dims. Sizes get names only inside of a call (docs/decisions/0004): a signature numbers the logical
+ * sizes of its generic dims, equal numbers for equal sizes. Whether padding is known to be zero is derived
+ * from (cell, claimed mark) where it is asked, never stored here.
  *
  * Everything in this folder is guarded by the core lock (core_lock); reference counts are plain ints. */
 #ifndef TPU_VALUE_VALUE_H
@@ -55,7 +55,7 @@ typedef struct tpu_value {
   tpu_cell *cell;                   /* V_CELL; owned reference */
   struct trace *trace;              /* V_PENDING: where it will be made (not owned) */
   uint32_t slot;
-  tpu_error *error; /* V_ERROR; owned */
+  tpu_error *error;            /* V_ERROR; owned */
   struct tpu_value *twin;      /* of a generic value: the same without padding, once somebody asked; owned */
   const struct tpu_op *source; /* what made it; NULL: the host */
   vdim d[];

@@ -46,6 +46,8 @@ typedef struct prep {
   prep_tensor *tensors; /* of all arguments in order, lists expanded; then the outs of OUT */
   prep_sym *syms;       /* in order of first occurrence: number k in the signature */
   uint32_t nstores, nscalars, ntensors, nsyms, out_first;
+  uint32_t serial; /* storages marked with it are in stores */
+  uint64_t pauses; /* core_pauses() at the start: another number makes what is here stale */
   uint32_t cap_stores, cap_scalars, cap_tensors, cap_syms;
   int64_t rung;        /* ROW_GROWS: physical size of the growing axis, 0 = exact */
   int64_t grown;       /* its logical size */
@@ -53,7 +55,8 @@ typedef struct prep {
 } prep;
 
 /* Fills p (reusing its memory). A generic value seen through a view that is no permutation, or by a row of
- * class NONE, is cut to exact first; a byte storage is retyped; both may launch. Core lock held. */
+ * class NONE, is cut to exact first; a byte storage is retyped; both may launch and pause, but p is not stale
+ * at the end. Core lock held. */
 tpu_error *prep_call(prep *p, const tpu_call *call);
 
 /* Is this number (Scalar tags, or DOUBLE with ROW_FLOAT_PARAM) an operand of the program, or structure

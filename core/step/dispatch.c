@@ -112,21 +112,29 @@ static tpu_error *find_op(prep *p, tpu_call *call, tpu_op **op) {
   return op_get(p, op);
 }
 
-/* One try; *resize: the outs do not have the result's sizes, which stand in *op. */
+/* One try; *resize: the outs do not have the result's sizes, which stand in *op. A pause for a compile or a
+ * flush lets other threads write the operands: the call is prepared again, and runs on what they are then. */
 static tpu_error *dispatch_locked(prep *p, tpu_call *call, const tpu_op **resize) {
-  TRY(prep_call(p, call));
+  tpu_mode m;
   tpu_op *op;
-  TRY(find_op(p, call, &op));
-  if (op->declined) {
-    call->declined = op->declined;
-    return NULL;
-  }
-  if (op->needs_resize) {
-    *resize = op;
-    return NULL;
-  }
-  tpu_mode m = tpu_get_mode();
+  bool hit = true;
+  do {
+    TRY(prep_call(p, call));
+    TRY(find_op(p, call, &op));
+    if (op->declined) {
+      call->declined = op->declined;
+      return NULL;
+    }
+    if (op->needs_resize) {
+      *resize = op;
+      return NULL;
+    }
+    m = tpu_get_mode();
+    hit = hit && op->program;
+    TRY(m == TPU_MODE_FUSED ? trace_ready(op, p) : op_ready(op, p));
+  } while (p->pauses != core_pauses());
   if (m == TPU_MODE_FUSED) return trace_record(op, p, call);
+  if (hit) program_count_hit();
   return op_run(op, p, call, m == TPU_MODE_DEBUG);
 }
 

@@ -10,10 +10,10 @@ bool step_is_shut_down(void);
 int step_precision(void);           /* of dots: part of signatures */
 tpu_dtype step_default_float(void); /* torch.get_default_dtype(): part of signatures */
 bool step_masks_off(void);          /* test switch: part of signatures */
-/* Makes the storage's value real (flushes the trace that makes it). The error of a poisoned value. May drop
- * and retake the lock. */
-tpu_error *step_materialize(tpu_value *v);
-/* The storage's value with its padding cut off. */
+/* Makes the storage's value real (flushes the trace that makes it). The error of a poisoned value. May pause:
+ * the storage may have another value then, a real one. */
+tpu_error *step_materialize(tpu_storage *s);
+/* The storage's value with its padding cut off. May pause. */
 tpu_error *step_cut_exact(tpu_storage *s);
 /* The same bytes as a flat value of another dtype. */
 tpu_error *step_retype(tpu_storage *s, tpu_dtype dt);

@@ -41,7 +41,6 @@ static trace *traces[TPU_MAX_DEVICES];
 static uint32_t serials;
 static map steps;
 static pthread_cond_t flushed = PTHREAD_COND_INITIALIZER;
-pthread_mutex_t *core_mutex(void); /* value/value.c */
 
 /* The sequence that repeats (op ids of one copy) while a device is in periodic state. */
 static struct {
@@ -86,7 +85,7 @@ static void record_scalar(trace *t, tpu_dtype dt, uint64_t lo, uint64_t hi) {
   PUSH(t->scalars, t->nscalars, t->cap_scalars, s);
 }
 
-/* v is real, or pending in t: see record_ready. */
+/* v is real, or pending in t: see trace_ready. */
 static void record_value(trace *t, tpu_value *v) {
   if (v->state == V_PENDING) {
     put_code(t, CODE_SLOT | v->slot);
@@ -118,21 +117,14 @@ static void record_operands(trace *t, const tpu_op *op, prep *p, const tpu_philo
   }
 }
 
-/* Waits for operands that another thread is making, until none is left; nothing can fail or wait after that,
- * so a call is recorded whole or not at all. The trace to record into: waiting drops the lock, and another
- * thread may have flushed the one there was. */
-static tpu_error *record_ready(const tpu_op *op, const prep *p, trace **out) {
-  for (bool waited = true; waited;) {
-    *out = trace_of(op->device);
-    waited = false;
-    for (uint32_t i = 0; i < op->nuses; i++) {
-      if (op->uses[i].kind != USE_STORE) continue;
-      tpu_value *v = p->stores[op->uses[i].index].v;
-      if (v->state == V_ERROR) return value_error(v);
-      if (v->state != V_PENDING || v->trace == *out) continue;
-      TRY(trace_need(v));
-      waited = true;
-    }
+tpu_error *trace_ready(const tpu_op *op, const prep *p) {
+  const trace *t = trace_of(op->device);
+  uint64_t before = core_pauses();
+  for (uint32_t i = 0; i < op->nuses && before == core_pauses(); i++) {
+    if (op->uses[i].kind != USE_STORE) continue;
+    tpu_value *v = p->stores[op->uses[i].index].v;
+    if (v->state == V_ERROR) return value_error(v);
+    if (v->state == V_PENDING && v->trace != t) TRY(trace_need(v));
   }
   return NULL;
 }
@@ -182,8 +174,7 @@ static tpu_error *cut(trace *t, int device) {
 }
 
 tpu_error *trace_record(tpu_op *op, prep *p, tpu_call *call) {
-  trace *t;
-  TRY(record_ready(op, p, &t));
+  trace *t = trace_of(op->device);
   tpu_philox rng = {0, 0};
   TRY(op_draw(op, call, &rng));
   PUSH(t->ops, t->nops, t->cap_ops, op);
@@ -463,18 +454,20 @@ tpu_error *trace_flush(int device, const char *why) {
 }
 
 tpu_error *trace_need(tpu_value *v) {
-  while (v->state == V_PENDING) {
+  tpu_error *e = NULL;
+  value_retain(v); /* the storage that held it may get another value meanwhile */
+  while (v->state == V_PENDING && !e) {
     if (v->trace->flushing) {
-      value_retain(v);
-      pthread_cond_wait(&flushed, core_mutex());
-      v->refs--;
+      core_wait(&flushed);
       continue;
     }
     stat.by_need++;
     periodic[v->device].n = 0;
-    TRY(flush_one(v->device, "need"));
+    e = flush_one(v->device, "need");
   }
-  return value_error(v);
+  if (!e) e = value_error(v);
+  value_release(v);
+  return e;
 }
 
 void trace_clear_steps(void) {

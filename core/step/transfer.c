@@ -10,7 +10,10 @@
 #include "value/layout.h"
 #include "value/memory.h"
 
-tpu_error *step_materialize(tpu_value *v) { return v->state == V_CELL ? NULL : trace_need(v); }
+tpu_error *step_materialize(tpu_storage *s) {
+  while (s->value && s->value->state != V_CELL) TRY(trace_need(s->value));
+  return NULL;
+}
 
 /* A new value of host data; dims and byte strides (NULL: dense) in the value's order. */
 static tpu_error *value_of_host(const void *data, tpu_dtype dt, int rank, const int64_t *dims,
@@ -27,9 +30,8 @@ static tpu_error *value_of_host(const void *data, tpu_dtype dt, int rank, const 
 }
 
 /* The value's bytes on the host: the buffer's own memory on a CPU plugin (*owned NULL), else a copy to free.
- */
-static tpu_error *host_bytes(tpu_value *v, const void **p, void **owned) {
-  TRY(step_materialize(v));
+ * The value is real. */
+static tpu_error *host_bytes(const tpu_value *v, const void **p, void **owned) {
   *owned = NULL;
   TRY(rt_host_pointer(v->cell->buf, p));
   if (*p || value_bytes(v) == 0) return NULL;
@@ -87,7 +89,7 @@ static tpu_error *download_locked(const tpu_tensor *t, void *dst) {
     memset(dst, 0, (size_t)numel * item);
     return NULL;
   }
-  TRY(step_materialize(t->storage->value));
+  TRY(step_materialize(t->storage));
   TRY(step_checks(true));
   if (value_is_generic(t->storage->value) && !generic_prefix(t->storage->value, t))
     TRY(step_cut_exact(t->storage));
@@ -207,7 +209,7 @@ static tpu_error *dense_temp(const tpu_tensor *t, tpu_tensor *out, int64_t *stri
 static tpu_error *move_storage(tpu_storage *s, int device, tpu_storage **out) {
   TRY(tpu_storage_new(device, s->nbytes, out));
   core_lock();
-  tpu_error *e = s->value ? step_materialize(s->value) : NULL;
+  tpu_error *e = step_materialize(s);
   PJRT_Buffer *buf = NULL;
   if (!e && s->value) e = memory_reserve(device, value_bytes(s->value));
   if (!e && s->value) e = rt_copy_to_device(s->value->cell->buf, device, &buf);
@@ -238,6 +240,7 @@ tpu_error *tpu_copy(const tpu_tensor *src, const tpu_tensor *dst) {
 
 /* --- storages --- */
 tpu_error *step_cut_exact(tpu_storage *s) {
+  TRY(step_materialize(s));
   tpu_value *v = s->value, *exact;
   int64_t dims[TPU_MAX_RANK], bs[TPU_MAX_RANK], step = dt_bytes((tpu_dtype)v->dtype);
   for (int i = v->rank - 1; i >= 0; i--) {
@@ -259,6 +262,7 @@ tpu_error *step_retype(tpu_storage *s, tpu_dtype dt) {
   const void *p;
   void *owned;
   int64_t n = (int64_t)s->nbytes / dt_bytes(dt);
+  TRY(step_materialize(s));
   TRY(host_bytes(s->value, &p, &owned));
   tpu_error *e = value_of_host(p, dt, 1, &n, NULL, s->device, &v);
   free(owned);
@@ -268,11 +272,11 @@ tpu_error *step_retype(tpu_storage *s, tpu_dtype dt) {
 
 tpu_error *step_resize_value(tpu_storage *s, size_t nbytes) {
   core_lock();
-  tpu_value *old = s->value, *v = NULL;
+  tpu_value *v = NULL;
   tpu_error *e = NULL;
-  if (old && nbytes != s->nbytes && nbytes) {
-    e = value_is_generic(old) ? step_cut_exact(s) : NULL;
-    old = s->value;
+  if (s->value && nbytes != s->nbytes && nbytes) {
+    e = value_is_generic(s->value) ? step_cut_exact(s) : step_materialize(s);
+    const tpu_value *old = s->value;
     const void *p = NULL;
     void *owned = NULL;
     if (!e) e = host_bytes(old, &p, &owned);

@@ -6,7 +6,8 @@
 #include "base/grow.h"
 #include "step/step.h"
 
-static uint32_t serial; /* of preparations: marks storages already seen by this one */
+static uint32_t serials; /* of preparations: mark the storages that each has seen */
+
 static void put8(prep *p, int v) {
   char c = (char)v;
   text_put(&p->sig, &c, 1);
@@ -21,10 +22,10 @@ static uint32_t add_scalar(prep *p, tpu_dtype dt, uint64_t lo, uint64_t hi) {
 }
 
 static uint32_t add_store(prep *p, tpu_storage *s) {
-  if (s->mark_serial == serial) return s->mark_index;
+  if (s->mark_serial == p->serial) return s->mark_index;
   GROW(p->stores, p->nstores, p->cap_stores, 16);
   p->stores[p->nstores] = (prep_store){s, s->value};
-  s->mark_serial = serial;
+  s->mark_serial = p->serial;
   return s->mark_index = p->nstores++;
 }
 
@@ -85,6 +86,8 @@ static void put_host(prep *p, prep_tensor *pt, uint32_t flags) {
 }
 
 /* --- tensors --- */
+static bool stale(const prep *p) { return p->pauses != core_pauses(); }
+
 static void put_value_type(prep *p, const prep_store *ps) {
   if (!ps->v) {
     put8(p, 'E');
@@ -170,7 +173,7 @@ static tpu_error *settle(prep *p, prep_tensor *pt, uint32_t flags, bool seen) {
   bool none = (flags & ROW_SIZES) == ROW_NONE; /* takes a static part of a generic value as it is */
   if (ps->v && value_is_generic(ps->v) && (p->exact || !plan(pt, ps) || (none && pt->g.generic))) {
     p->mixed = p->mixed || seen;
-    TRY(step_exact_twin(ps->v, &ps->v));
+    TRY(step_exact_twin(ps->s, &ps->v));
   }
   plan(pt, ps);
   if (pt->g.retype && pt->g.covers && ps->v && ps->v->state == V_CELL) { /* a byte storage is retyped once */
@@ -198,13 +201,15 @@ static tpu_error *put_tensor(prep *p, const tpu_tensor *t, uint32_t flags) {
     return NULL;
   }
   pt->dtype = (int8_t)dt;
+  if (stale(p)) return NULL;
   if (t->flags & TPU_T_HOST) {
     put_host(p, pt, flags);
     return NULL;
   }
-  bool seen = t->storage->mark_serial == serial;
+  bool seen = t->storage->mark_serial == p->serial;
   pt->store = add_store(p, t->storage);
   TRY(settle(p, pt, flags, seen));
+  if (stale(p)) return NULL;
   put8(p, 'T');
   put8(p, t->flags);
   put32(p, pt->store);
@@ -297,14 +302,15 @@ static void put_growth(prep *p, const tpu_call *call) {
   put64(p, p->rung);
 }
 
-tpu_error *prep_call(prep *p, const tpu_call *call, bool exact) {
+static tpu_error *prepare(prep *p, const tpu_call *call, bool exact) {
   uint32_t flags = call->row->flags;
   p->call = call;
   p->exact = exact, p->mixed = false;
   p->decline = NULL;
   p->nstores = p->nscalars = p->ntensors = p->nsyms = 0;
   text_clear(&p->sig);
-  serial++;
+  p->serial = ++serials;
+  p->pauses = core_pauses();
   const tpu_row *row = call->row;
   text_add(&p->sig, &row, sizeof row);
   put8(p, call->variant | (step_precision() << 4) | (step_masks_off() << 7));
@@ -315,6 +321,13 @@ tpu_error *prep_call(prep *p, const tpu_call *call, bool exact) {
   put32(p, (uint32_t)call->nouts);
   if (call->variant == TPU_OUT)
     for (int i = 0; i < call->nouts; i++) TRY(put_tensor(p, &call->outs[i], flags));
-  put_growth(p, call);
-  return p->mixed ? prep_call(p, call, true) : NULL;
+  if (!stale(p)) put_growth(p, call);
+  return NULL;
+}
+
+tpu_error *prep_call(prep *p, const tpu_call *call, bool exact) {
+  do {
+    TRY(prepare(p, call, exact || (p->mixed && p->call == call)));
+  } while (stale(p) || (p->mixed && !p->exact));
+  return NULL;
 }

@@ -41,6 +41,8 @@ typedef struct prep {
   prep_tensor *tensors; /* of all arguments in order, lists expanded; then the outs of OUT */
   int64_t *syms; /* the logical sizes of generic dims, in order of first occurrence: k + 1 in the signature */
   uint32_t nstores, nscalars, ntensors, nsyms, out_first;
+  uint32_t serial; /* storages marked with it are in stores */
+  uint64_t pauses; /* core_pauses() at the start: another number makes what is here stale */
   uint32_t cap_stores, cap_scalars, cap_tensors, cap_syms;
   int64_t rung;        /* ROW_GROWS: physical size of the growing axis, 0 = exact */
   bool exact;          /* all generic values are used without their padding */
@@ -49,7 +51,8 @@ typedef struct prep {
 } prep;
 
 /* Fills p (reusing its memory). `exact`, a row of class NONE, and a view that the planner does not know take
- * the exact twins of generic values; a byte storage is retyped; both may launch. Core lock held. */
+ * the exact twins of generic values; a byte storage is retyped; both may launch and pause, but p is not stale
+ * at the end. Core lock held. */
 tpu_error *prep_call(prep *p, const tpu_call *call, bool exact);
 
 /* Is this number (Scalar tags, or DOUBLE with ROW_FLOAT_PARAM) an operand of the program, or structure

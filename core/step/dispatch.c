@@ -118,32 +118,39 @@ static tpu_error *find_op(prep *p, sized_call *sc, const tpu_call **call, tpu_op
   }
   sizes_cut(*op, (*op)->needs_exact);
   TRY(prep_call(p, *call, true));
-  if (!(*op = op_find(p))) TRY(op_make(p, op));
-  return (*op)->needs_exact ? tpu_err(TPU_INTERNAL, "aten::%s: %s", (*op)->row->name, (*op)->needs_exact)
-                            : NULL;
+  return (*op = op_find(p)) ? NULL : op_make(p, op);
 }
 
-static tpu_error *run_op(prep *p, tpu_op *op, tpu_call *call, const tpu_op **resize) {
-  if (op->declined) {
-    call->declined = op->declined;
-    return NULL;
-  }
-  if (op->needs_resize) {
-    *resize = op;
-    return NULL;
-  }
-  tpu_mode m = tpu_get_mode();
+/* One try; *resize: the outs do not have the result's sizes, which stand in *op. A pause for a compile or a
+ * flush lets other threads write the operands: the call is prepared again, and runs on what they are then. */
+static tpu_error *prepare_and_run(prep *p, sized_call *sc, tpu_call *call, const tpu_op **resize) {
+  tpu_mode m;
+  tpu_op *op;
+  bool hit = true;
+  const tpu_call *as = call;
+  do {
+    TRY(find_op(p, sc, &as, &op));
+    if (op->needs_exact) return tpu_err(TPU_INTERNAL, "aten::%s: %s", op->row->name, op->needs_exact);
+    if (op->declined) {
+      call->declined = op->declined;
+      return NULL;
+    }
+    if (op->needs_resize) {
+      *resize = op;
+      return NULL;
+    }
+    m = tpu_get_mode();
+    hit = hit && op->program;
+    TRY(m == TPU_MODE_FUSED ? trace_ready(op, p) : op_ready(op, p));
+  } while (p->pauses != core_pauses());
   if (m == TPU_MODE_FUSED) return trace_record(op, p, call);
+  if (hit) program_count_hit();
   return op_run(op, p, call, m == TPU_MODE_DEBUG);
 }
 
-/* One try; *resize: the outs do not have the result's sizes, which stand in *op. */
 static tpu_error *dispatch_locked(prep *p, tpu_call *call, const tpu_op **resize) {
-  tpu_op *op;
   sized_call sc = {0};
-  const tpu_call *as = call;
-  tpu_error *e = find_op(p, &sc, &as, &op);
-  if (!e) e = run_op(p, op, call, resize);
+  tpu_error *e = prepare_and_run(p, &sc, call, resize);
   if (sc.used) sizes_end(&sc);
   return e;
 }

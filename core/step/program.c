@@ -146,7 +146,7 @@ tpu_error *program_get(const text *mlir, const char *name, int nops, program **o
   bool loaded = false;
   int64_t bytes = 0;
   double seconds = 0;
-  core_unlock();
+  core_pause();
   tpu_error *e = load_or_compile(mlir, &exec, &loaded, &bytes, &seconds);
   core_lock();
   if (e) return tpu_err_prefix(e, "compiling %s", name);

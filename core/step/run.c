@@ -195,27 +195,23 @@ static tpu_error *op_text(const tpu_op *op, text *out) {
   return e ? e : b_print(b, out);
 }
 
-static tpu_error *op_compile(tpu_op *op, const prep *p) {
+static tpu_error *op_compile(tpu_op *op) {
   text mlir = {0};
   char name[160];
   snprintf(name, sizeof name, "%s%s", op->row->flags & ROW_INTERNAL ? "" : "aten::", op->row->name);
   tpu_error *e = op_text(op, &mlir);
   program *prog = NULL;
-  for (uint32_t k = 0; k < p->nstores; k++)
-    if (p->stores[k].v) value_retain(p->stores[k].v); /* the lock is dropped while compiling */
   if (!e) e = program_get(&mlir, name, 1, &prog);
-  for (uint32_t k = 0; k < p->nstores; k++)
-    if (p->stores[k].v) {
-      p->stores[k].v->refs--; /* the storage still holds it, or the user raced with himself */
-      if (!p->stores[k].v->refs) {
-        p->stores[k].v->refs = 1;
-        value_release(p->stores[k].v);
-        if (!e) e = tpu_err(TPU_RUNTIME, "a tensor was freed by another thread while %s compiled", name);
-      }
-    }
   text_free(&mlir);
   if (!e) op->program = prog;
   return e;
+}
+
+tpu_error *op_ready(tpu_op *op, const prep *p) {
+  uint64_t before = core_pauses();
+  for (uint32_t i = 0; i < op->nuses && before == core_pauses(); i++)
+    if (op->uses[i].kind == USE_STORE) TRY(step_materialize(p->stores[op->uses[i].index].s));
+  return op->program || before != core_pauses() ? NULL : op_compile(op);
 }
 
 enum { MAX_STACK = 64 };
@@ -285,12 +281,6 @@ static void poison_donated(const tpu_op *op, prep *p, const tpu_error *e) {
     }
 }
 
-static tpu_error *op_ready(tpu_op *op, prep *p) {
-  for (uint32_t i = 0; i < op->nuses; i++)
-    if (op->uses[i].kind == USE_STORE) TRY(step_materialize(p->stores[op->uses[i].index].v));
-  return op->program ? NULL : op_compile(op, p);
-}
-
 static int64_t op_bytes(const tpu_op *op) {
   int64_t n = 0;
   for (uint32_t k = 0; k < op->nouts; k++) n += op->outs[k].bytes;
@@ -307,8 +297,6 @@ tpu_error *op_run(tpu_op *op, prep *p, tpu_call *call, bool wait) {
   tpu_philox rng = {0, 0};
   uint32_t nkeep, nout = op->nreal + op->has_check, r = 0;
   tpu_cell *grown;
-  bool hit = op->program != NULL;
-  TRY(op_ready(op, p));
   TRY(memory_reserve(op->device, op_bytes(op)));
   TRY(op_draw(op, call, &rng));
   launch_reserve(op->nuses > nout ? op->nuses : nout);
@@ -323,7 +311,6 @@ tpu_error *op_run(tpu_op *op, prep *p, tpu_call *call, bool wait) {
     if (grown) cell_lose(grown);
     return e;
   }
-  if (hit) program_count_hit();
   tpu_value *stack[MAX_STACK],
       **vals = op->nouts <= MAX_STACK ? stack : tpu_xmalloc(op->nouts * sizeof *vals);
   for (uint32_t k = 0; k < op->nouts; k++) {

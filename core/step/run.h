@@ -21,7 +21,9 @@ tpu_value *op_new_value(const tpu_op *op, uint32_t k, const prep *p);
 /* Binds the values of results (vals[k] for every out but OUT_NONE; references are taken over) to new and
  * written storages, and fills call->results. */
 tpu_error *op_bind(const tpu_op *op, const prep *p, tpu_call *call, tpu_value **vals);
-/* The op alone, now. */
+/* Operands real, program compiled. May pause, and the call must be prepared again then. */
+tpu_error *op_ready(tpu_op *op, const prep *p);
+/* The op, which is ready, alone and now. */
 tpu_error *op_run(tpu_op *op, prep *p, tpu_call *call, bool wait);
 /* A launch left an s32 check result: remember it. Takes the buffer. */
 tpu_error *checks_add(PJRT_Buffer *b, int device, check_owner owner);

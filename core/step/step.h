@@ -10,15 +10,15 @@ bool step_is_shut_down(void);
 int step_precision(void);           /* of dots: part of signatures */
 tpu_dtype step_default_float(void); /* torch.get_default_dtype(): part of signatures */
 bool step_masks_off(void);          /* test switch: part of signatures */
-/* Makes the storage's value real (flushes the trace that makes it). The error of a poisoned value. May drop
- * and retake the lock. */
-tpu_error *step_materialize(tpu_value *v);
-/* The value without its padding: v->twin, borrowed from v. */
-tpu_error *step_exact_twin(tpu_value *v, tpu_value **out);
-/* A static value with the dims (bit mask) as generic ones, padded to their rungs; a reference for the caller.
- */
-tpu_error *step_pad(tpu_value *v, uint32_t dims, tpu_value **out);
-tpu_error *step_pad_view(const tpu_tensor *t, uint32_t dims, tpu_value **out); /* the same of a view */
+/* Makes the storage's value real (flushes the trace that makes it). The error of a poisoned value. May pause:
+ * the storage may have another value then, a real one. */
+tpu_error *step_materialize(tpu_storage *s);
+/* The storage's value without its padding (itself, when it has none), borrowed. May pause. */
+tpu_error *step_exact_twin(tpu_storage *s, tpu_value **out);
+/* Gives the storage's value padding: its static dims of this size turn generic. May pause. */
+tpu_error *step_pad(tpu_storage *s, int64_t size);
+/* A view as a value of its own, the dims (bit mask) padded; a reference for the caller. May pause. */
+tpu_error *step_pad_view(const tpu_tensor *t, uint32_t dims, tpu_value **out);
 /* The same bytes as a flat value of another dtype. */
 tpu_error *step_retype(tpu_storage *s, tpu_dtype dt);
 /* The value of a storage that changes its size: common prefix kept, rest zero. Takes the lock itself. */

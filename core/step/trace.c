@@ -42,7 +42,6 @@ static trace *traces[TPU_MAX_DEVICES];
 static uint32_t serials;
 static map steps;
 static pthread_cond_t flushed = PTHREAD_COND_INITIALIZER;
-pthread_mutex_t *core_mutex(void); /* value/value.c */
 
 /* The sequence that repeats (op ids of one copy) while a device is in periodic state. */
 static struct {
@@ -99,7 +98,7 @@ static void record_size(trace *t, int64_t size) {
   record_scalar(t, DT_I32, (uint64_t)size, 0);
 }
 
-/* v is real, or pending in t: see record_ready. */
+/* v is real, or pending in t: see trace_ready. */
 static void record_value(trace *t, tpu_value *v) {
   if (v->state == V_PENDING) {
     put_code(t, CODE_SLOT | v->slot);
@@ -131,22 +130,15 @@ static void record_operands(trace *t, const tpu_op *op, prep *p, const tpu_philo
   }
 }
 
-/* Waits for operands that another thread is making, until none is left; nothing can fail or wait after that,
- * so a call is recorded whole or not at all. The trace to record into: waiting drops the lock, and another
- * thread may have flushed the one there was. */
-static tpu_error *record_ready(const tpu_op *op, const prep *p, trace **out) {
-  for (bool waited = true; waited;) {
-    *out = trace_of(op->device);
-    waited = false;
-    for (uint32_t i = 0; i < op->nuses; i++) {
-      if (op->uses[i].kind != USE_STORE) continue;
-      tpu_value *v = p->stores[op->uses[i].index].v;
-      if (v->state == V_ERROR) return value_error(v);
-      if (v->state == V_CELL && !v->cell->buf) return step_materialize(v);
-      if (v->state != V_PENDING || v->trace == *out) continue;
-      TRY(trace_need(v));
-      waited = true;
-    }
+tpu_error *trace_ready(const tpu_op *op, const prep *p) {
+  const trace *t = trace_of(op->device);
+  uint64_t before = core_pauses();
+  for (uint32_t i = 0; i < op->nuses && before == core_pauses(); i++) {
+    if (op->uses[i].kind != USE_STORE) continue;
+    tpu_value *v = p->stores[op->uses[i].index].v;
+    if (v->state == V_ERROR) return value_error(v);
+    if (v->state == V_PENDING && v->trace != t) TRY(trace_need(v));
+    if (v->state == V_CELL && !v->cell->buf) TRY(step_materialize(p->stores[op->uses[i].index].s));
   }
   return NULL;
 }
@@ -196,8 +188,7 @@ static tpu_error *cut(trace *t, int device) {
 }
 
 tpu_error *trace_record(tpu_op *op, prep *p, tpu_call *call) {
-  trace *t;
-  TRY(record_ready(op, p, &t));
+  trace *t = trace_of(op->device);
   tpu_philox rng = {0, 0};
   TRY(op_draw(op, call, &rng));
   PUSH(t->ops, t->nops, t->cap_ops, op);
@@ -477,18 +468,20 @@ tpu_error *trace_flush(int device, const char *why) {
 }
 
 tpu_error *trace_need(tpu_value *v) {
-  while (v->state == V_PENDING) {
+  tpu_error *e = NULL;
+  value_retain(v); /* the storage that held it may get another value meanwhile */
+  while (v->state == V_PENDING && !e) {
     if (v->trace->flushing) {
-      value_retain(v);
-      pthread_cond_wait(&flushed, core_mutex());
-      v->refs--;
+      core_wait(&flushed);
       continue;
     }
     stat.by_need++;
     periodic[v->device].n = 0;
-    TRY(flush_one(v->device, "need"));
+    e = flush_one(v->device, "need");
   }
-  return value_error(v);
+  if (!e) e = value_error(v);
+  value_release(v);
+  return e;
 }
 
 void trace_clear_steps(void) {

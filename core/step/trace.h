@@ -11,11 +11,14 @@
 
 enum { TRACE_MIN = 24, TRACE_MAX = 1024 };
 
-/* Appends the call; its results are pending values. */
+/* Waits for operands that another thread is making; nothing can fail or wait after that, so a call is
+ * recorded whole or not at all. May pause, and the call must be prepared again then. */
+tpu_error *trace_ready(const tpu_op *op, const prep *p);
+/* Appends the call, which is ready; its results are pending values. */
 tpu_error *trace_record(tpu_op *op, prep *p, tpu_call *call);
 /* Launches what is pending on the device (-1: on all). `why` goes to statistics: a static string. */
 tpu_error *trace_flush(int device, const char *why);
-/* Launches the step that makes v (and waits for another thread that is just doing so). */
+/* Launches the step that makes v (and waits for another thread that is just doing so). May pause. */
 tpu_error *trace_need(tpu_value *v);
 /* Forgets which programs the steps run (tpu_clear_programs). */
 void trace_clear_steps(void);

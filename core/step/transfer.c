@@ -11,9 +11,9 @@
 #include "value/layout.h"
 #include "value/memory.h"
 
-tpu_error *step_materialize(tpu_value *v) {
-  if (v->state != V_CELL) TRY(trace_need(v));
-  return v->cell->buf
+tpu_error *step_materialize(tpu_storage *s) {
+  while (s->value && s->value->state != V_CELL) TRY(trace_need(s->value));
+  return !s->value || s->value->cell->buf
              ? NULL
              : tpu_err(TPU_RUNTIME, "this tensor shared its memory with the result of a concatenation "
                                     "that failed, and is lost");
@@ -34,9 +34,8 @@ static tpu_error *value_of_host(const void *data, tpu_dtype dt, int rank, const 
 }
 
 /* The value's bytes on the host: the buffer's own memory on a CPU plugin (*owned NULL), else a copy to free.
- */
-static tpu_error *host_bytes(tpu_value *v, const void **p, void **owned) {
-  TRY(step_materialize(v));
+ * The value is real. */
+static tpu_error *host_bytes(const tpu_value *v, const void **p, void **owned) {
   *owned = NULL;
   TRY(rt_host_pointer(v->cell->buf, p));
   if (*p || value_bytes(v) == 0) return NULL;
@@ -99,11 +98,11 @@ static tpu_error *download_locked(const tpu_tensor *t, void *dst) {
     memset(dst, 0, (size_t)numel * item);
     return NULL;
   }
-  TRY(step_materialize(t->storage->value));
+  TRY(step_materialize(t->storage));
   TRY(step_checks(true));
   tpu_value *v = t->storage->value;
   bool generic = value_is_generic(v), dense = generic && generic_layout(v, t);
-  if (generic && !dense) TRY(step_exact_twin(v, &v));
+  if (generic && !dense) TRY(step_exact_twin(t->storage, &v));
   const void *p;
   void *owned;
   TRY(host_bytes(v, &p, &owned));
@@ -258,7 +257,7 @@ static tpu_error *dense_temp(const tpu_tensor *t, tpu_tensor *out, int64_t *stri
 static tpu_error *move_storage(tpu_storage *s, int device, tpu_storage **out) {
   TRY(tpu_storage_new(device, s->nbytes, out));
   core_lock();
-  tpu_error *e = s->value ? step_materialize(s->value) : NULL;
+  tpu_error *e = step_materialize(s);
   PJRT_Buffer *buf = NULL;
   if (!e && s->value) e = memory_reserve(device, value_bytes(s->value));
   if (!e && s->value) e = rt_copy_to_device(s->value->cell->buf, device, &buf);
@@ -292,7 +291,11 @@ tpu_error *tpu_copy(const tpu_tensor *src, const tpu_tensor *dst) {
 }
 
 /* --- storages --- */
-tpu_error *step_exact_twin(tpu_value *v, tpu_value **out) {
+tpu_error *step_exact_twin(tpu_storage *s, tpu_value **out) {
+  TRY(step_materialize(s));
+  tpu_value *v = s->value;
+  *out = v;
+  if (!value_is_generic(v)) return NULL;
   int64_t dims[TPU_MAX_RANK], bs[TPU_MAX_RANK], step = dt_bytes((tpu_dtype)v->dtype);
   *out = v->twin;
   if (v->twin) return NULL;
@@ -329,20 +332,25 @@ static tpu_error *padded_of_host(const void *src, const int64_t *strides, tpu_dt
   return e;
 }
 
-tpu_error *step_pad(tpu_value *v, uint32_t dims, tpu_value **out) {
+tpu_error *step_pad(tpu_storage *s, int64_t size) {
+  TRY(step_materialize(s));
+  tpu_value *v = s->value, *padded;
   int64_t sizes[TPU_MAX_RANK], strides[TPU_MAX_RANK], step = 1;
+  uint32_t dims = 0;
   for (int i = v->rank - 1; i >= 0; i--) {
     sizes[i] = v->d[i].logical, strides[i] = step;
     step *= v->d[i].n;
-    if (v->d[i].sym) dims |= 1u << i;
+    if (v->d[i].sym || v->d[i].n == size) dims |= 1u << i;
   }
   const void *p;
   void *owned;
   TRY(host_bytes(v, &p, &owned));
-  tpu_error *e = padded_of_host(p, strides, (tpu_dtype)v->dtype, v->rank, sizes, dims, v->device, out);
+  tpu_error *e = padded_of_host(p, strides, (tpu_dtype)v->dtype, v->rank, sizes, dims, v->device, &padded);
   free(owned);
-  if (!e) (*out)->source = v->source;
-  return e;
+  if (e) return e;
+  padded->source = v->source;
+  storage_bind(s, padded);
+  return NULL;
 }
 
 tpu_error *step_pad_view(const tpu_tensor *t, uint32_t dims, tpu_value **out) {
@@ -364,6 +372,7 @@ tpu_error *step_retype(tpu_storage *s, tpu_dtype dt) {
   const void *p;
   void *owned;
   int64_t n = (int64_t)s->nbytes / dt_bytes(dt);
+  TRY(step_materialize(s));
   TRY(host_bytes(s->value, &p, &owned));
   tpu_error *e = value_of_host(p, dt, 1, &n, NULL, s->device, &v);
   free(owned);
@@ -373,10 +382,11 @@ tpu_error *step_retype(tpu_storage *s, tpu_dtype dt) {
 
 tpu_error *step_resize_value(tpu_storage *s, size_t nbytes) {
   core_lock();
-  tpu_value *old = s->value, *v = NULL;
+  tpu_value *v = NULL;
   tpu_error *e = NULL;
-  if (old && nbytes != s->nbytes && nbytes) {
-    if (value_is_generic(old)) e = step_exact_twin(old, &old);
+  if (s->value && nbytes != s->nbytes && nbytes) {
+    tpu_value *old;
+    e = step_exact_twin(s, &old);
     const void *p = NULL;
     void *owned = NULL;
     if (!e) e = host_bytes(old, &p, &owned);

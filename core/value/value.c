@@ -8,11 +8,22 @@
 #include "value/memory.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-pthread_mutex_t *core_mutex(void); /* for condition variables: step/trace.c */
-pthread_mutex_t *core_mutex(void) { return &lock; }
+static uint64_t pauses;
 
 void core_lock(void) { pthread_mutex_lock(&lock); }
 void core_unlock(void) { pthread_mutex_unlock(&lock); }
+
+void core_pause(void) {
+  pauses++;
+  core_unlock();
+}
+
+void core_wait(pthread_cond_t *c) {
+  pauses++;
+  pthread_cond_wait(c, &lock);
+}
+
+uint64_t core_pauses(void) { return pauses; }
 
 /* A fork while another thread holds the lock must not leave the child with a lock that nobody will give back.
  */

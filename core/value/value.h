@@ -15,6 +15,7 @@
 #ifndef TPU_VALUE_VALUE_H
 #define TPU_VALUE_VALUE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,6 +27,12 @@
 
 void core_lock(void);
 void core_unlock(void);
+/* Gives the lock up in the middle of something (core_lock takes it back), or until c is signalled. Other
+ * threads write meanwhile: whoever calls what may pause compares core_pauses() before and after, and where it
+ * differs reads anew what it had read. */
+void core_pause(void);
+void core_wait(pthread_cond_t *c);
+uint64_t core_pauses(void);
 
 typedef struct tpu_cell {
   int32_t refs;

@@ -437,6 +437,28 @@ def test_threads():
     assert results == {i: 5.0 * (i + 20) for i in range(6)}
 
 
+@pytest.mark.parametrize("eager", ["strict", "debug", "fused"])
+def test_threads_write_one_tensor_while_its_program_compiles(eager):
+    """The core's lock is free during a compile: a call that waited for one runs on what is there afterwards."""
+    code = """
+import threading, torch
+x, failed = torch.zeros(100, device='tpu'), []
+def work():
+    try:
+        for _ in range(200):
+            x.add_(1)
+            x[:50].sub_(1)
+    except Exception as e:
+        failed.append(e)
+threads = [threading.Thread(target=work) for _ in range(4)]
+for t in threads: t.start()
+for t in threads: t.join()
+print(x[:50].sum().item(), x[50:].unique().tolist(), failed)
+"""
+    done = run_python(code, TORCH_TPU_CACHE="off", TORCH_TPU_EAGER_MODE=eager)
+    assert done.stdout.strip() == "0.0 [800.0] []"
+
+
 # --- loading, processes ---
 
 

@@ -406,33 +406,48 @@ tpu_error *step_resize_value(tpu_storage *s, size_t nbytes) {
 }
 
 /* --- test hooks --- */
+/* Real floats get `fill`, everything else an extreme value. */
+static void fill_bytes(char *p, tpu_dtype dt, int64_t n, double fill) {
+  float f = (float)fill;
+  uint32_t bits;
+  memcpy(&bits, &f, sizeof bits);
+  for (int64_t k = 0; k < n; k++) {
+    if (dt == DT_F64)
+      memcpy(p + k * 8, &fill, 8);
+    else if (dt == DT_F32)
+      memcpy(p + k * 4, &f, 4);
+    else if (dt == DT_BF16)
+      memcpy(p + k * 2, (char *)&bits + 2, 2);
+    else
+      memset(p + k * dt_bytes(dt), dt == DT_BOOL ? 1 : 0x7f, dt_bytes(dt));
+  }
+}
+
 tpu_error *tpu_debug_mark_generic(const tpu_tensor *t, int dim, int64_t rung, double fill) {
   if (dim < 0 || dim >= t->rank || rung < t->sizes[dim])
     return tpu_err(TPU_VALUE, "dim %d cannot be padded to %lld", dim, (long long)rung);
   tpu_dtype dt = tpu_dtype_from_torch(t->dtype);
   size_t item = dt_bytes(dt);
-  int64_t dims[TPU_MAX_RANK], inner = (int64_t)item, outer = 1;
-  for (int i = 0; i < t->rank; i++) dims[i] = i == dim ? rung : t->sizes[i];
-  for (int i = dim + 1; i < t->rank; i++) inner *= t->sizes[i];
-  for (int i = 0; i < dim; i++) outer *= t->sizes[i];
-  int64_t have = t->sizes[dim] * inner, want = rung * inner;
-  char *exact = tpu_xmalloc((size_t)(outer * have) + 1), *padded = tpu_xmalloc((size_t)(outer * want) + 1);
-  tpu_error *e = tpu_download(t, exact);
-  float f = (float)fill;
-  for (int64_t k = 0; k < outer * want / (int64_t)item; k++) {
-    if (dt == DT_F64)
-      memcpy(padded + k * 8, &fill, 8);
-    else if (dt == DT_F32)
-      memcpy(padded + k * 4, &f, 4);
-    else
-      memset(padded + k * (int64_t)item, 0x7f, item);
+  int64_t dims[TPU_MAX_RANK], from[TPU_MAX_RANK], to[TPU_MAX_RANK], n = 1;
+  const tpu_value *old = t->storage->value;
+  bool again = old && value_is_generic(old) && old->rank == t->rank;
+  for (int i = 0; i < t->rank; i++) {
+    dims[i] = i == dim ? rung : again ? old->d[i].n : t->sizes[i];
+    n *= dims[i];
   }
-  for (int64_t o = 0; o < outer; o++) memcpy(padded + o * want, exact + o * have, (size_t)have);
+  char *exact = tpu_xmalloc((size_t)view_numel(t->rank, t->sizes) * item + 1),
+       *padded = tpu_xmalloc((size_t)n * item + 1);
+  tpu_error *e = tpu_download(t, exact);
+  fill_bytes(padded, dt, n, fill);
+  layout_contiguous(t->rank, t->sizes, from);
+  layout_contiguous(t->rank, dims, to);
+  copy_view(padded, to, exact, from, t->rank, t->sizes, item);
   core_lock();
   tpu_value *v = NULL;
   if (!e) e = value_of_host(padded, dt, t->rank, dims, NULL, t->device, &v);
   if (!e) {
-    v->d[dim] = (vdim){rung, t->sizes[dim], 1};
+    for (int i = 0; i < t->rank; i++)
+      if (i == dim || (again && old->d[i].sym)) v->d[i] = (vdim){dims[i], t->sizes[i], 1};
     storage_bind(t->storage, v);
   }
   core_unlock();

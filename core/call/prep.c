@@ -170,8 +170,9 @@ static bool plan(prep_tensor *pt, const prep_store *ps) {
 static tpu_error *settle(prep *p, prep_tensor *pt, uint32_t flags, bool seen) {
   prep_store *ps = &p->stores[pt->store];
   if (plan_whole(pt, ps)) return NULL;
-  bool none = (flags & ROW_SIZES) == ROW_NONE; /* takes a static part of a generic value as it is */
-  if (ps->v && value_is_generic(ps->v) && (p->exact || !plan(pt, ps) || (none && pt->g.generic))) {
+  bool exact = flags & ROW_EXACT; /* takes a static part of a generic value as it is */
+  if (ps->v && value_is_generic(ps->v) && (p->exact || !plan(pt, ps) || (exact && pt->g.generic))) {
+    if (!p->exact) p->cut = exact ? "the row is for exact sizes" : "a view that is not known of generic values";
     p->mixed = p->mixed || seen;
     TRY(step_exact_twin(ps->s, &ps->v));
   }
@@ -306,6 +307,7 @@ static tpu_error *prepare(prep *p, const tpu_call *call, bool exact) {
   uint32_t flags = call->row->flags;
   p->call = call;
   p->exact = exact, p->mixed = false;
+  if (!exact) p->cut = NULL;
   p->decline = NULL;
   p->nstores = p->nscalars = p->ntensors = p->nsyms = 0;
   text_clear(&p->sig);

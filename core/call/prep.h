@@ -46,6 +46,7 @@ typedef struct prep {
   uint32_t cap_stores, cap_scalars, cap_tensors, cap_syms;
   int64_t rung;        /* ROW_GROWS: physical size of the growing axis, 0 = exact */
   bool exact;          /* all generic values are used without their padding */
+  const char *cut;     /* why a value is used without its padding, or NULL */
   bool mixed;          /* a value was taken as generic before a view of it that needs it exact was met */
   const char *decline; /* a dtype or rank that the core does not have */
 } prep;

@@ -191,7 +191,7 @@ Val b_relabel(B *b, Val x, const shape *s);
 Val b_narrow(B *b, Val x, int axis, Val start, int64_t n, int64_t step, int32_t sym);
 /* Dims from..to (inclusive) as one generic dim {n, sym} of their product of logical sizes. */
 Val b_merge(B *b, Val x, int from, int to, int64_t n, int32_t sym);
-/* A symbol's size as an expression over `params` (i32 scalars) that the host can compute; its length, or -1.
+/* A size as an expression over `params` (i32 scalars) that the host can compute; its length, or -1.
  */
 typedef enum size_op {
   SIZE_SYM,
@@ -208,7 +208,7 @@ typedef struct size_code { /* postfix */
   int64_t v; /* SYM: which param; CONST: the number */
 } size_code;
 enum { SIZE_CODE_MAX = 32 };
-int b_size_code(const B *b, int32_t sym, int nparams, const Val *params, size_code *out, int cap);
+int b_size_code(const B *b, Val size, int nparams, const Val *params, size_code *out, int cap);
 int64_t size_eval(const size_code *code, int n, const int64_t *sizes);
 
 /* --- reductions: axes is a bit mask, bit i = axis i; a reduced axis goes, or stays as 1 with keepdim --- */

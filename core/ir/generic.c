@@ -110,9 +110,8 @@ static int code_of(const B *b, Val v, int nparams, const Val *params, size_code 
   return n < 0 ? n : put_code(out, n, cap, op, 0);
 }
 
-int b_size_code(const B *b, int32_t sym, int nparams, const Val *params, size_code *out, int cap) {
-  if (sym < 1 || sym > b->syms.n) return -1;
-  return code_of(b, b->syms.p[sym - 1], nparams, params, out, 0, cap);
+int b_size_code(const B *b, Val size, int nparams, const Val *params, size_code *out, int cap) {
+  return ir_bad(b, size) ? -1 : code_of(b, size, nparams, params, out, 0, cap);
 }
 
 int64_t size_eval(const size_code *code, int n, const int64_t *sizes) {

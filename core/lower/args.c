@@ -22,7 +22,7 @@ void lower_begin(L *l, tpu_op *op, B *b, bool recording) {
   l->syms = tpu_xcalloc(op->nsyms + 1, sizeof(int32_t));
   for (uint32_t k = 0; k < op->nstores; k++) l->stores[k] = BAD;
   for (uint32_t k = 0; k < op->nscalars; k++) l->scalars[k] = BAD;
-  l->seed = l->offset = BAD;
+  l->seed = l->offset = l->sized_blocks = BAD;
   b_set_cpu_lowering(b, l_on_cpu(l));
   b_set_precision(b, op->precision);
   default_float = (tpu_dtype)op->default_float;
@@ -79,6 +79,11 @@ Val l_operand(L *l, uint32_t k) {
   return l->scalars[k];
 }
 
+void l_geom_operands(L *l, const op_tensor *t, Val *starts, int32_t *syms) {
+  for (uint32_t k = 0; k < geom_operands(&t->g); k++) starts[k] = l_operand(l, t->scalar + k);
+  for (int d = 0; d < t->rank; d++) syms[d] = t->g.generic && t->g.sym[d] ? symbol_of(l, t->g.sym[d]) : 0;
+}
+
 Val l_view(L *l, uint32_t i) {
   const op_tensor *t = &l->op->tensors[i];
   B *b = l->b;
@@ -98,10 +103,8 @@ Val l_view(L *l, uint32_t i) {
                                      : geom_read(b, &t->g, &w, l->stores[t->store], NULL, NULL);
     } else {
       Val full = l_store(l, t->store), starts[GEOM_LINKS];
-      int32_t syms[TPU_MAX_RANK] = {0};
-      for (uint32_t k = 0; k < geom_operands(&t->g); k++) starts[k] = l_operand(l, t->scalar + k);
-      for (int d = 0; t->g.generic && d < t->rank; d++)
-        if (t->g.sym[d]) syms[d] = symbol_of(l, t->g.sym[d]);
+      int32_t syms[TPU_MAX_RANK];
+      l_geom_operands(l, t, starts, syms);
       x = geom_read(b, &t->g, &w, full, starts, syms);
     }
   }
@@ -396,21 +399,60 @@ static Val rng_scalar(L *l, Val *slot, use_kind kind) {
   return *slot;
 }
 
-Val l_random_words(L *l, int64_t n) {
-  Val seed = rng_scalar(l, &l->seed, USE_SEED), at = rng_scalar(l, &l->offset, USE_OFFSET);
+/* Where the op's next draw begins. */
+static Val next_counter(L *l) {
+  Val at = rng_scalar(l, &l->offset, USE_OFFSET);
   if (l->blocks) at = b_add(l->b, at, b_const_i(l->b, DT_U64, (int64_t)l->blocks));
+  return l->sized_blocks == BAD ? at : b_add(l->b, at, b_cast(l->b, l->sized_blocks, DT_U64));
+}
+
+Val l_random_words(L *l, int64_t n) {
+  Val seed = rng_scalar(l, &l->seed, USE_SEED), at = next_counter(l);
   l->blocks += (uint64_t)(n + 3) / 4;
   return b_philox(l->b, seed, at, n);
 }
 
-Val l_random_words_like(L *l, const shape *s, int per_element) {
-  shape r = {.rank = s->rank + 1};
+Val l_words_like(B *b, Val key, Val counter, const shape *s, int per_element) {
+  shape r = {.rank = s->rank + 1, .d = {{per_element, 0}}}, phys;
   int64_t n = per_element;
-  r.d[0] = (ir_dim){per_element, 0};
+  int last = 0; /* the innermost generic dim */
+  bool prefix = per_element == 1;
   for (int i = 0; i < s->rank; i++) {
     r.d[i + 1] = s->d[i];
+    if (s->d[i].sym) {
+      prefix = prefix && n == 1;
+      last = i + 1;
+    }
     n *= s->d[i].n;
-    if (s->d[i].sym) l_fail(l, TPU_INTERNAL, "random words of a generic shape");
   }
-  return b_reshape(l->b, l_random_words(l, n), &r);
+  Val words = b_philox(b, key, counter, n);
+  phys = r;
+  for (int i = 0; i < r.rank; i++) phys.d[i].sym = 0;
+  if (!last || prefix) return b_relabel(b, b_reshape(b, words, &phys), &r);
+  Val at = BAD, step = b_const_i(b, DT_I64, 1); /* the word of an element is the one of its logical place */
+  for (int i = r.rank - 1; i >= 0; i--) {
+    Val part = b_mul(b, b_iota(b, DT_I64, &r, i), step);
+    at = at == BAD ? part : b_add(b, at, part);
+    step = b_mul(b, step, r.d[i].sym ? b_cast(b, b_symbol_size(b, r.d[i].sym), DT_I64) : b_const_i(b, DT_I64, r.d[i].n));
+  }
+  return b_take(b, words, at, 0);
+}
+
+Val l_random_words_like(L *l, const shape *s, int per_element) {
+  B *b = l->b;
+  Val words = l_words_like(b, rng_scalar(l, &l->seed, USE_SEED), next_counter(l), s, per_element);
+  Val n = BAD;
+  int64_t fixed = per_element;
+  for (int i = 0; i < s->rank; i++) {
+    if (!s->d[i].sym) fixed *= s->d[i].n;
+    if (s->d[i].sym) n = n == BAD ? b_symbol_size(b, s->d[i].sym) : b_mul(b, n, b_symbol_size(b, s->d[i].sym));
+  }
+  if (n == BAD) {
+    l->blocks += (uint64_t)(fixed + 3) / 4;
+    return words;
+  }
+  n = b_mul(b, n, b_const_i(b, DT_I32, fixed));
+  n = b_div(b, b_add(b, n, b_const_i(b, DT_I32, 3)), b_const_i(b, DT_I32, 4));
+  l->sized_blocks = l->sized_blocks == BAD ? n : b_add(b, l->sized_blocks, n);
+  return words;
 }

@@ -118,13 +118,8 @@ static Val scores_of(L *l, const attention *a, int bias) {
 /* What each weight is multiplied by under dropout: 0 or 1 / (1 - p). */
 static Val kept(L *l, const shape *s, double p, Val key, Val counter) {
   B *b = l_b(l);
-  int64_t n = 1;
-  for (int i = 0; i < s->rank; i++) {
-    n *= s->d[i].n;
-    if (s->d[i].sym) b_fail(b, TPU_NOT_IMPLEMENTED, "dropout of attention of a generic length");
-  }
   if (!b_ok(b)) return BAD;
-  Val words = b_reshape(b, b_philox(b, b_cast(b, key, DT_U64), b_cast(b, counter, DT_U64), n), s);
+  Val words = b_squeeze(b, l_words_like(b, b_cast(b, key, DT_U64), b_cast(b, counter, DT_U64), s, 1), 0);
   Val u = b_mul(b, b_cast(b, b_shrl(b, words, b_const_i(b, DT_U32, 8)), DT_F32), b_const(b, DT_F32, 0x1p-24));
   return b_select(b, b_ge(b, u, b_const(b, DT_F32, p)), b_const(b, DT_F32, p < 1 ? 1 / (1 - p) : 0),
                   b_const(b, DT_F32, 0));

@@ -26,11 +26,11 @@ typedef struct L L;
 /* Row flags. */
 enum {
   /* How the row meets padding (design 3): */
-  ROW_NONE = 0,   /* generic inputs are cut to exact first: always right */
-  ROW_PASS = 1,   /* nothing to do: padding in, padding out */
-  ROW_MASK = 2,   /* the builder's masks make it right */
-  ROW_CUSTOM = 3, /* the row looks at sizes itself */
-  ROW_SIZES = 3,  /* mask of the class */
+  ROW_NONE = 0,
+  ROW_PASS = 0,
+  ROW_MASK = 0,
+  ROW_CUSTOM = 0,
+  ROW_EXACT = 1, /* generic operands are used without their padding: always right */
   /* Strides of the results: */
   ROW_ELEMENTWISE = 4, /* TensorIterator's rule over all tensor arguments (keeps permuted dense layouts) */
   ROW_CHANNELS = 8,    /* channels_last when argument 0 (or 1) suggests it; else contiguous */
@@ -117,6 +117,8 @@ Val l_random_words(L *l,
                    int64_t n); /* u32[n] of the generator's stream; ROW_RANDOM; may be called several times */
 Val l_random_words_like(L *l, const shape *s,
                         int per_element); /* u32[per_element, shape...]: counters by logical linear index */
+/* The same of a key (seed) and a counter. */
+Val l_words_like(B *b, Val key, Val counter, const shape *s, int per_element);
 int64_t l_rung(const L *l);               /* ROW_GROWS: physical size of the growing axis of the result */
 bool l_on_cpu(const L *l);         /* the plugin is XLA's CPU one (lowering per plugin, where measured) */
 int l_axis(L *l, int i, int rank); /* l_int normalised; IndexError in torch's words */

@@ -18,7 +18,8 @@ struct L {
   Val *stores, *scalars; /* BAD until read */
   int32_t *syms;         /* builder symbols, 0 until made */
   Val seed, offset;
-  uint64_t blocks; /* counters drawn so far */
+  uint64_t blocks;  /* counters drawn so far ... */
+  Val sized_blocks; /* ... and those that depend on generic sizes: an i32 scalar, or BAD */
   l_result *results;
   uint32_t nresults, cap_results;
   const char *declined;
@@ -30,5 +31,7 @@ void lower_end(L *l);
 Val l_store(L *l, uint32_t k);
 Val l_view(L *l, uint32_t tensor); /* tensor by flat index: read, conj and neg resolved */
 Val l_operand(L *l, uint32_t scalar);
+/* Start operands and symbols of a tensor's geometry, as geom_read and geom_write take them. */
+void l_geom_operands(L *l, const op_tensor *t, Val *starts, int32_t *syms);
 
 #endif

@@ -116,7 +116,7 @@ static tpu_error *find_op(prep *p, sized_call *sc, const tpu_call **call, tpu_op
     if (!(*op = op_find(p))) TRY(op_make(p, op));
     if (!(*op)->needs_exact) return NULL;
   }
-  sizes_cut(*op, (*op)->needs_exact);
+  p->cut = (*op)->needs_exact;
   TRY(prep_call(p, *call, true));
   return (*op = op_find(p)) ? NULL : op_make(p, op);
 }
@@ -139,6 +139,7 @@ static tpu_error *prepare_and_run(prep *p, sized_call *sc, tpu_call *call, const
       *resize = op;
       return NULL;
     }
+    if (p->cut) sizes_cut(call->row, p->cut);
     m = tpu_get_mode();
     hit = hit && op->program;
     TRY(m == TPU_MODE_FUSED ? trace_ready(op, p) : op_ready(op, p));

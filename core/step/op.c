@@ -162,17 +162,15 @@ typedef struct finish {
   uint32_t n;
 } finish;
 
-/* The number of a builder symbol: one of the signature's sizes, or a new expression over them. */
-static uint32_t number_of(finish *f, int32_t sym) {
+/* The number of a size that is computed: of an expression over the signature's sizes. */
+static uint32_t number_of_size(finish *f, Val size) {
   L *l = f->l;
   tpu_op *op = l->op;
-  for (uint32_t k = 0; k < op->nsyms; k++)
-    if (l->syms[k] == sym) return k + 1;
   Val params[64];
   size_code code[SIZE_CODE_MAX];
   int np = op->nsyms < 64 ? (int)op->nsyms : 64;
   for (int k = 0; k < np; k++) params[k] = l->syms[k] ? b_symbol_size(l->b, l->syms[k]) : BAD;
-  int n = b_size_code(l->b, sym, np, params, code, SIZE_CODE_MAX);
+  int n = b_size_code(l->b, size, np, params, code, SIZE_CODE_MAX);
   if (n < 0) {
     l_fail(l, TPU_NOT_IMPLEMENTED, "a size that only the device knows");
     return 1;
@@ -183,6 +181,13 @@ static uint32_t number_of(finish *f, int32_t sym) {
   GROW(op->sizes, op->nsizes, op->cap_sizes, 4);
   op->sizes[op->nsizes] = (op_size){arena_copy(&op->mem, code, (size_t)n * sizeof *code), n};
   return op->nsyms + ++op->nsizes;
+}
+
+/* The number of a builder symbol. */
+static uint32_t number_of(finish *f, int32_t sym) {
+  for (uint32_t k = 0; k < f->l->op->nsyms; k++)
+    if (f->l->syms[k] == sym) return k + 1;
+  return number_of_size(f, b_symbol_size(f->l->b, sym));
 }
 
 int64_t op_dim_size(const tpu_op *op, const vdim *d, const int64_t *sizes) {
@@ -354,8 +359,6 @@ static void write_result(finish *f, uint32_t target, Val v, uint8_t *written) {
   if (t->flags & TPU_T_NEG) v = b_neg(b, v);
   view w = {(tpu_dtype)t->dtype, t->rank, t->sizes, t->strides, 0};
   Val full = BAD;
-  if (!t->g.covers && t->g.kind == GEOM_GROUPS)
-    l_fail(l, TPU_NOT_IMPLEMENTED, "a write to a part of a generic value");
   if (!t->g.covers) {
     full = l->stores[t->store];
     if (full == BAD && l->op->stores[t->store].empty) {
@@ -365,7 +368,10 @@ static void write_result(finish *f, uint32_t target, Val v, uint8_t *written) {
     }
     if (full == BAD) full = l_store(l, t->store);
   }
-  l->stores[t->store] = geom_write(b, &t->g, &w, full, v, t->g.offset ? l_operand(l, t->scalar) : BAD);
+  Val starts[GEOM_LINKS];
+  int32_t syms[TPU_MAX_RANK];
+  l_geom_operands(l, t, starts, syms);
+  l->stores[t->store] = geom_write(b, &t->g, &w, full, v, starts, syms);
   written[t->store] = 1;
 }
 
@@ -487,6 +493,7 @@ static tpu_error *op_create(const prep *p, tpu_op **out) {
   if (!l.declined && b_ok(scratch)) finish_results(&f);
   op->nreal = f.n;
   op->rng_blocks = l.blocks;
+  if (l.sized_blocks != BAD && !l.declined && b_ok(scratch)) op->rng_size = number_of_size(&f, l.sized_blocks);
   op->reads_rng = l.seed != BAD;
   if (op->needs_resize) describe_resize(&f);
   keep_checks(op, scratch);

@@ -93,7 +93,8 @@ typedef struct tpu_op {
   bool appends; /* uses[append_use] may keep its buffer for result 0, which adds to it along append_axis */
   uint8_t append_axis;
   uint32_t append_use;
-  uint64_t rng_blocks; /* Philox counters that a call takes */
+  uint64_t rng_blocks; /* Philox counters that a call takes ... */
+  uint32_t rng_size;   /* ... and the number of the size that says how many more; 0: none */
   bool reads_rng, has_check;
   int precision;
   int8_t default_float;    /* tpu_dtype */

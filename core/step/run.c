@@ -153,11 +153,12 @@ tpu_error *op_bind(const tpu_op *op, const prep *p, tpu_call *call, tpu_value **
   return NULL;
 }
 
-tpu_error *op_draw(const tpu_op *op, tpu_call *call, tpu_philox *out) {
+tpu_error *op_draw(const tpu_op *op, const prep *p, tpu_call *call, tpu_philox *out) {
   if (!op->reads_rng) return NULL;
   if (!call->philox) return tpu_err(TPU_INTERNAL, "aten::%s draws, but got no generator", op->row->name);
   *out = *call->philox;
   call->philox->offset += op->rng_blocks;
+  if (op->rng_size) call->philox->offset += (uint64_t)op_dim_size(op, &(vdim){.sym = op->rng_size}, p->syms);
   return NULL;
 }
 
@@ -298,7 +299,7 @@ tpu_error *op_run(tpu_op *op, prep *p, tpu_call *call, bool wait) {
   uint32_t nkeep, nout = op->nreal + op->has_check, r = 0;
   tpu_cell *grown;
   TRY(memory_reserve(op->device, op_bytes(op)));
-  TRY(op_draw(op, call, &rng));
+  TRY(op_draw(op, p, call, &rng));
   launch_reserve(op->nuses > nout ? op->nuses : nout);
   TRY(op_operands(op, p, &rng, &nkeep));
   grown = append_cell(op, p);

@@ -28,6 +28,6 @@ tpu_error *op_run(tpu_op *op, prep *p, tpu_call *call, bool wait);
 /* A launch left an s32 check result: remember it. Takes the buffer. */
 tpu_error *checks_add(PJRT_Buffer *b, int device, check_owner owner);
 /* Seed and offset that the call draws from; advances the stream. */
-tpu_error *op_draw(const tpu_op *op, tpu_call *call, tpu_philox *out);
+tpu_error *op_draw(const tpu_op *op, const prep *p, tpu_call *call, tpu_philox *out);
 
 #endif

@@ -185,7 +185,11 @@ static tpu_error *pad_tensor(padder *q, const prep_tensor *pt, int arg, uint32_t
   if (!pt->t || pt->host || !view_has(pt, q->size)) return NULL;
   tpu_storage *s = q->p->stores[pt->store].s;
   tpu_value *v = s->value;
-  if (s->parameter || !v || pt->g.kind == GEOM_EMPTY) return NULL;
+  if (s->parameter || pt->g.kind == GEOM_EMPTY) return NULL;
+  if (!v) {
+    q->changed = pt->g.covers;
+    return pt->g.covers ? step_zeros(pt->t, q->size) : NULL;
+  }
   uint32_t dims = 0;
   for (int d = 0; d < v->rank; d++)
     if (!v->d[d].sym && v->d[d].n == q->size) dims |= 1u << d;
@@ -316,7 +320,7 @@ static const char *evidence(const prep *p, const tpu_op *op, int64_t size, text 
 
 tpu_error *sizes_learn(const prep *p, sized_call *sc, const tpu_call **call, bool *changed) {
   *changed = false;
-  if (!auto_sizes || (p->call->row->flags & ROW_SIZES) == ROW_NONE) return NULL;
+  if (!auto_sizes || (p->call->row->flags & ROW_EXACT)) return NULL;
   note_parameters(p);
   tpu_op *op = op_sketch(p);
   int64_t list[MAX_SIZES];
@@ -385,8 +389,8 @@ uint32_t sizes_of_upload(tpu_dtype dt, int rank, const int64_t *dims) {
 }
 
 /* --- the report --- */
-void sizes_cut(const tpu_op *op, const char *why) {
-  const char *name = op->row->name;
+void sizes_cut(const tpu_row *row, const char *why) {
+  const char *name = row->name;
   uint64_t h = hash_bytes(name, strlen(name));
   cut *c = map_get(&cuts, name, strlen(name), h);
   if (!c) {

@@ -34,8 +34,8 @@ tpu_error *sizes_learn(const prep *p, sized_call *sc, const tpu_call **call, boo
 /* After a lowering that has no form for the call's mixture of static and generic dims. */
 tpu_error *sizes_meet(const prep *p, sized_call *sc, const tpu_call **call, bool *changed);
 void sizes_end(sized_call *sc);
-/* An op was used on exact twins instead: for the report. */
-void sizes_cut(const tpu_op *op, const char *why);
+/* A row was used on exact twins: for the report. */
+void sizes_cut(const tpu_row *row, const char *why);
 /* Dims (bit mask) of a value from the host that are born generic. */
 uint32_t sizes_of_upload(tpu_dtype dt, int rank, const int64_t *dims);
 

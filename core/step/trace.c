@@ -190,7 +190,7 @@ static tpu_error *cut(trace *t, int device) {
 tpu_error *trace_record(tpu_op *op, prep *p, tpu_call *call) {
   trace *t = trace_of(op->device);
   tpu_philox rng = {0, 0};
-  TRY(op_draw(op, call, &rng));
+  TRY(op_draw(op, p, call, &rng));
   PUSH(t->ops, t->nops, t->cap_ops, op);
   put_code(t, op->id);
   record_operands(t, op, p, &rng);

@@ -353,6 +353,27 @@ tpu_error *step_pad(tpu_storage *s, int64_t size) {
   return NULL;
 }
 
+tpu_error *step_zeros(const tpu_tensor *t, int64_t size) {
+  tpu_dtype dt = tpu_dtype_from_torch(t->dtype);
+  int order[TPU_MAX_RANK];
+  vdim d[TPU_MAX_RANK];
+  int64_t dims[TPU_MAX_RANK], n = dt_bytes(dt);
+  tpu_value *v;
+  view_memory_order(t->rank, t->sizes, t->strides, order);
+  for (int i = 0; i < t->rank; i++) {
+    d[i] = vdim_static(t->sizes[order[i]]);
+    if (d[i].n == size) d[i] = (vdim){ladder_rung(size), size, 1};
+    n *= dims[i] = d[i].n;
+  }
+  char *zeros = tpu_xcalloc((size_t)n + 1, 1);
+  tpu_error *e = value_of_host(zeros, dt, t->rank, dims, NULL, t->device, &v);
+  free(zeros);
+  if (e) return e;
+  memcpy(v->d, d, (size_t)t->rank * sizeof *d);
+  storage_bind(t->storage, v);
+  return NULL;
+}
+
 tpu_error *step_pad_view(const tpu_tensor *t, uint32_t dims, tpu_value **out) {
   tpu_dtype dt = tpu_dtype_from_torch(t->dtype);
   int64_t strides[TPU_MAX_RANK];

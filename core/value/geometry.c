@@ -305,9 +305,11 @@ static Val write_chain(B *b, const geom *g, const view *t, Val full, Val update,
   return like_full(b, b_reshape_to(b, chain, 1, &n), full);
 }
 
-Val geom_write(B *b, const geom *g, const view *t, Val full, Val update, Val offset) {
+Val geom_write(B *b, const geom *g, const view *t, Val full, Val update, const Val *starts, const int32_t *syms) {
+  Val offset = g->offset ? starts[0] : BAD;
   if (g->kind == GEOM_EMPTY) return full;
   if (g->covers) return write_whole(b, t, update);
+  if (g->kind == GEOM_GROUPS) return groups_write(b, g, t, full, update, starts, syms);
   if (g->kind == GEOM_CHAIN) return write_chain(b, g, t, full, update, offset);
   Val flat = flat_as(b, full, t->dtype), idx = flat_index(b, g, t, offset);
   return like_full(b, b_scatter_nd(b, SCAT_SET, flat, &idx, 1, update), full);

@@ -272,3 +272,47 @@ Val groups_read(B *b, const geom *g, const view *t, Val full, const Val *starts,
   for (int k = 0; k < n && b_ok(b); k++) s.d[where[k]] = b_shape(b, x)->d[k];
   return b_broadcast_dims(b, x, &s, where);
 }
+
+/* Places i of an axis that the link takes (*taken, i1), and which of the link's elements each one is. */
+static Val link_index(B *b, const geom *g, int i, ir_dim axis, Val size, Val start, Val *taken) {
+  shape line = {.rank = 1, .d = {axis}};
+  Val at = b_iota(b, DT_I32, &line, 0), step = b_const_i(b, DT_I32, g->step[i]), zero = b_const_i(b, DT_I32, 0);
+  if (start != BAD) at = b_sub(b, at, b_cast(b, start, DT_I32));
+  Val k = b_div(b, at, step);
+  *taken = b_and(b, b_ge(b, at, zero), b_and(b, b_lt(b, k, size), b_eq(b, b_rem(b, at, step), zero)));
+  return b_clamp(b, zero, k, b_const_i(b, DT_I32, g->size[i] - 1));
+}
+
+Val groups_write(B *b, const geom *g, const view *t, Val full, Val update, const Val *starts, const int32_t *syms) {
+  if (g->merge_to) {
+    b_fail(b, TPU_NOT_IMPLEMENTED, "a write to merged generic dims");
+    return BAD;
+  }
+  Val old = split_links(b, g, full);
+  int perm[IR_MAX_RANK], k = 0;
+  for (int i = 0; i < g->n; i++)
+    if (g->dim[i] >= 0) perm[k++] = g->dim[i];
+  for (int d = 0; d < t->rank; d++) { /* dims of one element go last and vanish in the reshape */
+    bool linked = false;
+    for (int i = 0; i < g->n; i++) linked = linked || g->dim[i] == d;
+    if (!linked) perm[k++] = d;
+  }
+  update = b_transpose(b, update, perm);
+  shape s = {.rank = g->n};
+  k = 0;
+  for (int i = 0; i < g->n && b_ok(b); i++)
+    s.d[i] = g->dim[i] >= 0 ? b_shape(b, update)->d[k++] : (ir_dim){1, 0};
+  update = b_reshape(b, update, &s);
+  Val mask = BAD;
+  for (int i = 0; i < g->n && b_ok(b); i++) {
+    ir_dim axis = b_shape(b, old)->d[i];
+    if (g->link[i] == LINK_WHOLE || (g->link[i] == LINK_STATIC && g->size[i] == axis.n)) continue;
+    Val size = g->link[i] == LINK_NARROW ? b_symbol_size(b, syms[g->dim[i]]) : b_const_i(b, DT_I32, g->size[i]);
+    Val taken, index = link_index(b, g, i, axis, size, g->start[i] < 0 ? BAD : starts[g->start[i]], &taken);
+    update = b_take(b, update, index, i);
+    taken = b_broadcast_dims(b, taken, b_shape(b, old), &i);
+    mask = mask == BAD ? taken : b_and(b, mask, taken);
+  }
+  if (mask != BAD) update = b_select(b, mask, update, old);
+  return b_ok(b) ? b_reshape(b, update, b_shape(b, full)) : BAD;
+}

@@ -172,12 +172,14 @@ static tpu_error *settle(prep *p, prep_tensor *pt, uint32_t flags, bool seen) {
   if (plan_whole(pt, ps)) return NULL;
   bool exact = flags & ROW_EXACT; /* takes a static part of a generic value as it is */
   if (ps->v && value_is_generic(ps->v) && (p->exact || !plan(pt, ps) || (exact && pt->g.generic))) {
-    if (!p->exact) p->cut = exact ? "the row is for exact sizes" : "a view that is not known of generic values";
+    if (!p->exact)
+      p->cut = exact ? "the row is for exact sizes" : "a view that is not known of generic values";
     p->mixed = p->mixed || seen;
     TRY(step_exact_twin(ps->s, &ps->v));
   }
   plan(pt, ps);
-  if (pt->g.retype && pt->g.covers && ps->v && ps->v->state == V_CELL) { /* a byte storage is retyped once */
+  if (pt->g.retype && pt->g.covers && ps->v && ps->v == ps->s->value &&
+      ps->v->state == V_CELL) { /* a byte storage is retyped once */
     TRY(step_retype(ps->s, (tpu_dtype)pt->dtype));
     ps->v = ps->s->value;
     plan(pt, ps);

@@ -60,6 +60,9 @@ void b_param_alias(B *b, Val param, int out_index); /* tf.aliasing_output */
 void b_return(B *b, Val v);                         /* the next result of @main */
 /* A symbol whose size is the i32 scalar `size` (a parameter, or computed from other sizes). Never 0. */
 int32_t b_symbol(B *b, Val size);
+/* A symbol whose size nobody asks for: the k-th of the program. */
+int32_t b_symbol_unread(B *b, int k);
+bool b_is_read(const B *b, Val param); /* is it an operand of a node or a result */
 /* i32 scalar: the symbol's size. */
 Val b_symbol_size(B *b, int32_t sym);
 /* Text of the whole module (entry @main, no trailing NUL counted). */

@@ -335,6 +335,19 @@ int32_t b_symbol(B *b, Val size) {
   return b->syms.n;
 }
 
+int32_t b_symbol_unread(B *b, int k) { return b_symbol(b, b_const_i(b, DT_I32, -1 - k)); }
+
+bool b_is_read(const B *b, Val param) {
+  for (int i = 0; i < b->nodes.n; i++)
+    for (int k = 0; k < b->nodes.p[i].nops; k++)
+      if (b->nodes.p[i].ops[k] == param) return true;
+  for (int i = 0; i < b->results.n; i++)
+    if (b->results.p[i] == param) return true;
+  for (int i = 0; i < b->checks.n; i++)
+    if (b->checks.p[i].ok == param) return true;
+  return false;
+}
+
 Val b_symbol_size(B *b, int32_t sym) {
   if (b->err) return BAD;
   if (sym < 1 || sym > b->syms.n) b_fail(b, TPU_INTERNAL, "no symbol %d", (int)sym);

@@ -433,7 +433,9 @@ Val l_words_like(B *b, Val key, Val counter, const shape *s, int per_element) {
   for (int i = r.rank - 1; i >= 0; i--) {
     Val part = b_mul(b, b_iota(b, DT_I64, &r, i), step);
     at = at == BAD ? part : b_add(b, at, part);
-    step = b_mul(b, step, r.d[i].sym ? b_cast(b, b_symbol_size(b, r.d[i].sym), DT_I64) : b_const_i(b, DT_I64, r.d[i].n));
+    step =
+        b_mul(b, step,
+              r.d[i].sym ? b_cast(b, b_symbol_size(b, r.d[i].sym), DT_I64) : b_const_i(b, DT_I64, r.d[i].n));
   }
   return b_take(b, words, at, 0);
 }
@@ -445,7 +447,8 @@ Val l_random_words_like(L *l, const shape *s, int per_element) {
   int64_t fixed = per_element;
   for (int i = 0; i < s->rank; i++) {
     if (!s->d[i].sym) fixed *= s->d[i].n;
-    if (s->d[i].sym) n = n == BAD ? b_symbol_size(b, s->d[i].sym) : b_mul(b, n, b_symbol_size(b, s->d[i].sym));
+    if (s->d[i].sym)
+      n = n == BAD ? b_symbol_size(b, s->d[i].sym) : b_mul(b, n, b_symbol_size(b, s->d[i].sym));
   }
   if (n == BAD) {
     l->blocks += (uint64_t)(fixed + 3) / 4;

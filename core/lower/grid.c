@@ -145,13 +145,15 @@ static bool read_sampler(L *l, int i, sampler *s) {
            "and grid with sizes of rank %d",
            n + 2, xs->rank, gs->rank);
   if (!b_ok(b)) return false;
-  if (xs->d[0].n != gs->d[0].n)
+  int64_t batch = b_dim_static(b, x, 0), batches = b_dim_static(b, grid, 0),
+          last = b_dim_static(b, grid, n + 1);
+  if (batch != batches)
     l_fail(l, TPU_RUNTIME,
            "grid_sampler(): expected grid and input to have same batch size, but got %lld and %lld",
-           (long long)gs->d[0].n, (long long)xs->d[0].n);
-  if (gs->d[n + 1].n != n)
+           (long long)batches, (long long)batch);
+  if (last != n)
     l_fail(l, TPU_RUNTIME, "grid_sampler(): expected grid to have size %d in last dimension, but got %lld", n,
-           (long long)gs->d[n + 1].n);
+           (long long)last);
   if (!b_ok(b)) return false;
   s->dt = b_dtype(b, x);
   s->acc = dt_acc(s->dt);

@@ -119,7 +119,7 @@ Val l_random_words_like(L *l, const shape *s,
                         int per_element); /* u32[per_element, shape...]: counters by logical linear index */
 /* The same of a key (seed) and a counter. */
 Val l_words_like(B *b, Val key, Val counter, const shape *s, int per_element);
-int64_t l_rung(const L *l);               /* ROW_GROWS: physical size of the growing axis of the result */
+int64_t l_rung(const L *l);        /* ROW_GROWS: physical size of the growing axis of the result */
 bool l_on_cpu(const L *l);         /* the plugin is XLA's CPU one (lowering per plugin, where measured) */
 int l_axis(L *l, int i, int rank); /* l_int normalised; IndexError in torch's words */
 uint32_t l_axes(L *l, int i,

@@ -478,6 +478,19 @@ static void keep_checks(tpu_op *op, const B *b) {
   op->has_check = op->nchecks > 0;
 }
 
+/* Sizes that the lowering did not read are no operands: the program is the exact one of the physical sizes.
+ */
+static void drop_unread_sizes(L *l) {
+  tpu_op *op = l->op;
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < op->nuses; i++) {
+    uint32_t k = op->uses[i].index;
+    if (op->uses[i].kind == USE_SYM && !b_is_read(l->b, b_symbol_size(l->b, l->syms[k]))) continue;
+    op->uses[n++] = op->uses[i];
+  }
+  op->nuses = n;
+}
+
 static tpu_error *op_create(const prep *p, tpu_op **out) {
   tpu_op *op = op_sketch(p);
   if (!scratch) scratch = b_create();
@@ -492,8 +505,10 @@ static tpu_error *op_create(const prep *p, tpu_op **out) {
   finish f = {.l = &l, .describe = true, .outs = outs};
   if (!l.declined && b_ok(scratch)) finish_results(&f);
   op->nreal = f.n;
+  if (!l.declined && b_ok(scratch)) drop_unread_sizes(&l);
   op->rng_blocks = l.blocks;
-  if (l.sized_blocks != BAD && !l.declined && b_ok(scratch)) op->rng_size = number_of_size(&f, l.sized_blocks);
+  if (l.sized_blocks != BAD && !l.declined && b_ok(scratch))
+    op->rng_size = number_of_size(&f, l.sized_blocks);
   op->reads_rng = l.seed != BAD;
   if (op->needs_resize) describe_resize(&f);
   keep_checks(op, scratch);
@@ -528,7 +543,7 @@ tpu_error *op_make(const prep *p, tpu_op **out) {
   return NULL;
 }
 
-void op_use_type(const tpu_op *op, uint32_t i, const int32_t *syms, tpu_dtype *dt, shape *s) {
+void op_use_type(const tpu_op *op, uint32_t i, B *b, int32_t *syms, tpu_dtype *dt, shape *s) {
   const op_use *u = &op->uses[i];
   *s = shape_of(0, NULL);
   switch ((use_kind)u->kind) {
@@ -541,8 +556,11 @@ void op_use_type(const tpu_op *op, uint32_t i, const int32_t *syms, tpu_dtype *d
   const op_store *st = &op->stores[u->index];
   *dt = (tpu_dtype)st->dtype;
   s->rank = st->rank;
-  for (int k = 0; k < st->rank; k++)
-    s->d[k] = (ir_dim){st->d[k].n, st->d[k].sym ? syms[st->d[k].sym - 1] : 0};
+  for (int k = 0; k < st->rank; k++) {
+    uint32_t number = st->d[k].sym;
+    if (number && !syms[number - 1]) syms[number - 1] = b_symbol_unread(b, (int)number);
+    s->d[k] = (ir_dim){st->d[k].n, number ? syms[number - 1] : 0};
+  }
 }
 
 void op_emit(const tpu_op *op, B *b, const Val *in, Val *outs) {
@@ -560,9 +578,11 @@ void op_emit(const tpu_op *op, B *b, const Val *in, Val *outs) {
     tpu_dtype dt;
     shape s;
     if (op->uses[i].kind != USE_STORE) continue;
-    op_use_type(op, i, l.syms, &dt, &s);
+    op_use_type(op, i, b, l.syms, &dt, &s);
     l.stores[op->uses[i].index] = b_relabel(b, in[i], &s);
   }
+  for (uint32_t k = 0; k < op->nsyms; k++)
+    if (!l.syms[k]) l.syms[k] = b_symbol_unread(b, (int)k + 1);
   op->row->fn(&l);
   finish f = {.l = &l, .describe = false, .outs = outs};
   if (b_ok(b)) finish_results(&f);

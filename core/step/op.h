@@ -119,8 +119,9 @@ tpu_error *op_make(const prep *p, tpu_op **out);
 /* Emits the op into b: `in[i]` is the Val of uses[i]; writes nreal results. Deterministic: what op_get saw is
  * what this emits. */
 void op_emit(const tpu_op *op, B *b, const Val *in, Val *outs);
-/* Type of operand i as a parameter; syms[k] = builder symbol of signature symbol k + 1. */
-void op_use_type(const tpu_op *op, uint32_t i, const int32_t *syms, tpu_dtype *dt, shape *s);
+/* Type of operand i as a parameter; syms[k] = builder symbol of signature symbol k + 1, 0: nobody reads it
+ * (one is made). */
+void op_use_type(const tpu_op *op, uint32_t i, B *b, int32_t *syms, tpu_dtype *dt, shape *s);
 /* Logical size of a result's dim in a call with these sizes. */
 int64_t op_dim_size(const tpu_op *op, const vdim *d, const int64_t *sizes);
 int op_count(void);

@@ -172,7 +172,7 @@ static tpu_error *op_text(const tpu_op *op, text *out) {
   for (uint32_t i = 0; i < op->nuses; i++) {
     tpu_dtype dt;
     shape s;
-    op_use_type(op, i, syms, &dt, &s);
+    op_use_type(op, i, b, syms, &dt, &s);
     in[i] = b_param(b, dt, &s);
     if (op->uses[i].kind == USE_SYM) syms[op->uses[i].index] = b_symbol(b, in[i]);
   }

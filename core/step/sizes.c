@@ -100,6 +100,36 @@ static bool has_size(const op_store *st, int64_t size) {
   return false;
 }
 
+/* What was uploaded before its class was marked gets its padding now: what the mark's call began with a
+ * mixture of sizes, its next ops end without one. */
+typedef struct late {
+  const text *key;
+  int64_t size;
+  tpu_error *error;
+} late;
+static bool padded_late; /* values of storages were replaced: what was prepared is stale */
+
+static void pad_late(tpu_storage *s, void *ctx) {
+  late *a = ctx;
+  const tpu_value *v = s->value;
+  if (a->error || s->parameter || !v || v->state != V_CELL || v->source || v->rank > TPU_MAX_RANK) return;
+  int64_t dims[TPU_MAX_RANK];
+  bool has = false;
+  for (int d = 0; d < v->rank; d++) {
+    if (v->d[d].sym) return;
+    dims[d] = v->d[d].n;
+    has = has || dims[d] == a->size;
+  }
+  if (!has) return;
+  text key = {0};
+  class_of_upload(&key, v->dtype, v->rank, dims, a->size);
+  if (key.n == a->key->n && !memcmp(key.p, a->key->p, key.n)) {
+    a->error = step_pad(s, a->size);
+    padded_late = true;
+  }
+  text_free(&key);
+}
+
 static void mark_op(const tpu_op *op, int64_t size, const char *why, int depth);
 
 static void mark_sources(const tpu_op *op, int64_t size, const char *why, int depth) {
@@ -114,7 +144,11 @@ static void mark_sources(const tpu_op *op, int64_t size, const char *why, int de
     int64_t dims[TPU_MAX_RANK];
     for (int d = 0; d < st->rank; d++) dims[d] = st->d[d].logical;
     class_of_upload(&key, st->dtype, st->rank, dims, size);
-    add_mark(&key, "upload", why, size);
+    if (add_mark(&key, "upload", why, size)) {
+      late a = {&key, size, NULL};
+      storage_each(pad_late, &a);
+      tpu_error_free(a.error); /* only a chance was lost */
+    }
     text_free(&key);
   }
 }
@@ -319,7 +353,7 @@ static const char *evidence(const prep *p, const tpu_op *op, int64_t size, text 
 }
 
 tpu_error *sizes_learn(const prep *p, sized_call *sc, const tpu_call **call, bool *changed) {
-  *changed = false;
+  *changed = padded_late = false;
   if (!auto_sizes || (p->call->row->flags & ROW_EXACT)) return NULL;
   note_parameters(p);
   tpu_op *op = op_sketch(p);
@@ -345,12 +379,12 @@ tpu_error *sizes_learn(const prep *p, sized_call *sc, const tpu_call **call, boo
   text_free(&key);
   op_discard(op);
   *call = q.call;
-  *changed = q.changed;
+  *changed = q.changed || padded_late;
   return e;
 }
 
 tpu_error *sizes_meet(const prep *p, sized_call *sc, const tpu_call **call, bool *changed) {
-  *changed = false;
+  *changed = padded_late = false;
   if (!auto_sizes) return NULL;
   note_parameters(p);
   tpu_op *op = op_sketch(p);
@@ -367,7 +401,7 @@ tpu_error *sizes_meet(const prep *p, sized_call *sc, const tpu_call **call, bool
       }
   op_discard(op);
   *call = q.call;
-  *changed = q.changed;
+  *changed = q.changed || padded_late;
   return e;
 }
 

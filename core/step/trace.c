@@ -259,6 +259,7 @@ static void declare(step_build *sb) {
   for (uint32_t o = 0; generic && o < t->nops; o++) {
     const tpu_op *op = t->ops[o];
     uint32_t code;
+    memset(syms, 0, sizeof syms);
     p = next_code(p, &code);
     for (uint32_t i = 0; i < op->nuses; i++) {
       p = next_code(p, &code);
@@ -267,7 +268,7 @@ static void declare(step_build *sb) {
       if ((code & CODE_MASK) != CODE_EXT || sb->ext[code & ~CODE_MASK] != BAD) continue;
       tpu_dtype dt;
       shape s;
-      op_use_type(op, i, syms, &dt, &s);
+      op_use_type(op, i, sb->b, syms, &dt, &s);
       sb->ext[code & ~CODE_MASK] = b_param(sb->b, dt, &s);
     }
   }

@@ -215,6 +215,22 @@ static tpu_error *copy_row(const tpu_tensor *src, const tpu_tensor *dst) {
   return c.declined ? tpu_err(TPU_NOT_IMPLEMENTED, "copy_: %s", c.declined) : NULL;
 }
 
+/* A copy of a whole storage onto a whole storage of the same layout: values are immutable, so it is one name
+ * more. */
+static bool share_value(const tpu_tensor *src, const tpu_tensor *dst) {
+  int order[TPU_MAX_RANK];
+  tpu_dtype dt = tpu_dtype_from_torch(dst->dtype);
+  bool same = src->storage->value && dt != DT_NONE && src->dtype == dst->dtype && src->rank == dst->rank &&
+              !src->flags && !dst->flags && src->storage->value->dtype == (int8_t)dt &&
+              !memcmp(src->sizes, dst->sizes, src->rank * sizeof *src->sizes) &&
+              !memcmp(src->strides, dst->strides, src->rank * sizeof *src->strides) &&
+              covers_storage(src, dt, order) && covers_storage(dst, dt, order);
+  if (!same) return false;
+  value_retain(src->storage->value);
+  storage_bind(dst->storage, src->storage->value);
+  return true;
+}
+
 /* A copy that leaves nothing of what dst was, from a generic value: the new value is made as the result of an
  * op, so that it is generic as well. *done: it was such a copy. */
 static tpu_error *copy_whole(const tpu_tensor *src, const tpu_tensor *dst, bool *done) {
@@ -224,6 +240,10 @@ static tpu_error *copy_whole(const tpu_tensor *src, const tpu_tensor *dst, bool 
   int64_t dims[TPU_MAX_RANK];
   tpu_dtype dt = tpu_dtype_from_torch(dst->dtype);
   core_lock();
+  if ((*done = share_value(src, dst))) {
+    core_unlock();
+    return NULL;
+  }
   const tpu_value *v = src->storage->value;
   *done = v && value_is_generic(v) && src->rank == dst->rank && dt != DT_NONE &&
           !memcmp(src->sizes, dst->sizes, src->rank * sizeof *src->sizes) &&

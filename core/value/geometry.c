@@ -305,7 +305,8 @@ static Val write_chain(B *b, const geom *g, const view *t, Val full, Val update,
   return like_full(b, b_reshape_to(b, chain, 1, &n), full);
 }
 
-Val geom_write(B *b, const geom *g, const view *t, Val full, Val update, const Val *starts, const int32_t *syms) {
+Val geom_write(B *b, const geom *g, const view *t, Val full, Val update, const Val *starts,
+               const int32_t *syms) {
   Val offset = g->offset ? starts[0] : BAD;
   if (g->kind == GEOM_EMPTY) return full;
   if (g->covers) return write_whole(b, t, update);

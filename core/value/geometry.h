@@ -70,8 +70,10 @@ Val groups_read(B *b, const geom *g, const view *t, Val full, const Val *starts,
 /* The value after the tensor's elements became `update` (logical shape and dtype of the view). When
  * g->covers, `full` may be BAD and the result lies in the tensor's own memory order and dtype (a new typing
  * of the storage); else the result has full's type. */
-Val geom_write(B *b, const geom *g, const view *t, Val full, Val update, const Val *starts, const int32_t *syms);
-Val groups_write(B *b, const geom *g, const view *t, Val full, Val update, const Val *starts, const int32_t *syms);
+Val geom_write(B *b, const geom *g, const view *t, Val full, Val update, const Val *starts,
+               const int32_t *syms);
+Val groups_write(B *b, const geom *g, const view *t, Val full, Val update, const Val *starts,
+                 const int32_t *syms);
 
 bool view_is_contiguous(int rank, const int64_t *sizes, const int64_t *strides);
 int64_t view_numel(int rank, const int64_t *sizes);

@@ -276,14 +276,16 @@ Val groups_read(B *b, const geom *g, const view *t, Val full, const Val *starts,
 /* Places i of an axis that the link takes (*taken, i1), and which of the link's elements each one is. */
 static Val link_index(B *b, const geom *g, int i, ir_dim axis, Val size, Val start, Val *taken) {
   shape line = {.rank = 1, .d = {axis}};
-  Val at = b_iota(b, DT_I32, &line, 0), step = b_const_i(b, DT_I32, g->step[i]), zero = b_const_i(b, DT_I32, 0);
+  Val at = b_iota(b, DT_I32, &line, 0), step = b_const_i(b, DT_I32, g->step[i]),
+      zero = b_const_i(b, DT_I32, 0);
   if (start != BAD) at = b_sub(b, at, b_cast(b, start, DT_I32));
   Val k = b_div(b, at, step);
   *taken = b_and(b, b_ge(b, at, zero), b_and(b, b_lt(b, k, size), b_eq(b, b_rem(b, at, step), zero)));
   return b_clamp(b, zero, k, b_const_i(b, DT_I32, g->size[i] - 1));
 }
 
-Val groups_write(B *b, const geom *g, const view *t, Val full, Val update, const Val *starts, const int32_t *syms) {
+Val groups_write(B *b, const geom *g, const view *t, Val full, Val update, const Val *starts,
+                 const int32_t *syms) {
   if (g->merge_to) {
     b_fail(b, TPU_NOT_IMPLEMENTED, "a write to merged generic dims");
     return BAD;
@@ -307,7 +309,8 @@ Val groups_write(B *b, const geom *g, const view *t, Val full, Val update, const
   for (int i = 0; i < g->n && b_ok(b); i++) {
     ir_dim axis = b_shape(b, old)->d[i];
     if (g->link[i] == LINK_WHOLE || (g->link[i] == LINK_STATIC && g->size[i] == axis.n)) continue;
-    Val size = g->link[i] == LINK_NARROW ? b_symbol_size(b, syms[g->dim[i]]) : b_const_i(b, DT_I32, g->size[i]);
+    Val size =
+        g->link[i] == LINK_NARROW ? b_symbol_size(b, syms[g->dim[i]]) : b_const_i(b, DT_I32, g->size[i]);
     Val taken, index = link_index(b, g, i, axis, size, g->start[i] < 0 ? BAD : starts[g->start[i]], &taken);
     update = b_take(b, update, index, i);
     taken = b_broadcast_dims(b, taken, b_shape(b, old), &i);

@@ -75,6 +75,11 @@ static void live_del(tpu_storage *s) {
   live.n--;
 }
 
+void storage_each(void (*fn)(tpu_storage *s, void *ctx), void *ctx) {
+  for (size_t i = 0; i < live.cap; i++)
+    if (live.slots[i]) fn(live.slots[i], ctx);
+}
+
 static uint8_t class_of(size_t nbytes) {
   uint8_t c = MIN_CLASS;
   while (((size_t)1 << c) < nbytes && c < MAX_CLASS) c++;

@@ -22,6 +22,8 @@ struct tpu_storage {
 
 tpu_storage *storage_create(int device, size_t nbytes); /* core lock held */
 void storage_destroy(tpu_storage *s);                   /* core lock held */
-void storage_bind(tpu_storage *s, tpu_value *v);        /* takes the caller's reference of v */
+/* Calls fn for each live storage; fn makes and destroys none. */
+void storage_each(void (*fn)(tpu_storage *s, void *ctx), void *ctx);
+void storage_bind(tpu_storage *s, tpu_value *v); /* takes the caller's reference of v */
 
 #endif

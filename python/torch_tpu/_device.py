@@ -40,12 +40,12 @@ from ._stats import (
     _clear_cache,
     _get_cache_stats,
     compile_stats,
+    explain_sizes,
     fallback_report,
     get_fallback_policy,
     reset_compile_stats,
     reset_fallback_report,
     set_fallback_policy,
-    explain_sizes,
     trace_report,
 )
 from ._streams import Event, Stream, StreamContext, current_stream, default_stream, set_stream, stream

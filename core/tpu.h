@@ -147,6 +147,16 @@ const tpu_row *tpu_row_find(const char *name);
 const char *tpu_row_name(const tpu_row *r);
 bool tpu_row_is_random(const tpu_row *r);
 bool tpu_row_is_internal(const tpu_row *r); /* "tpu::" rows: no ATen schema */
+bool tpu_row_is_shared(const tpu_row *r);   /* the in-place form takes an expanded self */
+/* What torch's kernel asks of the memory of a written tensor and of the arguments: see ATen/MemoryOverlap.h.
+ */
+typedef enum tpu_overlap {
+  TPU_OVERLAP_FREE, /* nothing */
+  TPU_OVERLAP_SELF, /* with argument 0 all or nothing in common */
+  TPU_OVERLAP_EACH, /* with every argument all or nothing in common: elementwise kernels */
+  TPU_OVERLAP_NONE  /* nothing in common, but for the argument that an in-place form writes */
+} tpu_overlap;
+tpu_overlap tpu_row_overlap(const tpu_row *r);
 
 /* Runs (strict, debug) or records (fused) one call. Starts the runtime.
  * On success call->declined is NULL, or says why the core does not support this case: then nothing happened

@@ -28,9 +28,11 @@ struct Entry {
   int pad = -1;               // out form of a factory: where dtype, layout, device, pin_memory are missing
   int dtype_at = -1;          // where a factory takes its dtype
   bool random;
-  bool floats;        // a factory of floats whatever its numbers are
-  bool moves_indices; // CPU index tensors are welcome
-  bool fills;         // may write to an expanded tensor: every element gets the same value
+  bool floats;         // a factory of floats whatever its numbers are
+  bool moves_indices;  // CPU index tensors are welcome
+  bool shared = false; // in place, elements of self may share a place
+  bool updates;        // argument 0 is what the in-place form writes
+  tpu_overlap overlap;
 };
 
 // --- tensors ---
@@ -51,6 +53,11 @@ inline Tensor from_result(const tpu_result &r) {
   if (!r.storage) return Tensor();
   return make_tensor(data_ptr(r.storage, DeviceIndex(r.device)), tpu_storage_nbytes(r.storage), r.rank,
                      r.sizes, r.strides, ScalarType(r.dtype));
+}
+
+inline Tensor tensor_of(void *handle) {
+  return Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(
+      static_cast<c10::TensorImpl *>(handle)));
 }
 
 // Fills the geometry; true when x is a tensor of ours or a CPU number.
@@ -191,11 +198,26 @@ struct Frame {
   }
   void put(tpu_arg &a, char kind, const IValue &v);
 
-  // Only the elements of an expanded tensor that lie in memory.
-  void unexpand(tpu_tensor &t) {
-    int64_t *sizes = take<int64_t>(t.rank);
-    for (int k = 0; k < t.rank; k++) sizes[k] = t.strides[k] || t.sizes[k] == 0 ? t.sizes[k] : 1;
-    t.sizes = sizes;
+  // Overlaps would do no harm here; they are refused where torch's own kernel does, in its words.
+  void refuse_overlap() {
+    for (int k = 0; k < call.nouts; k++) {
+      auto *out = static_cast<c10::TensorImpl *>(call.outs[k].handle);
+      if (!out) continue;
+      if (!e.shared) at::assert_no_internal_overlap(out);
+      for (int i = 0; i < call.nargs && e.overlap != TPU_OVERLAP_FREE; i++) {
+        const tpu_arg &a = call.args[i];
+        const bool list = a.tag == TPU_A_TENSORS, paired = list && int(a.n) == call.nouts; // foreach
+        if (!list && a.tag != TPU_A_TENSOR) continue;
+        for (uint32_t j = paired ? uint32_t(k) : 0; j < (paired ? uint32_t(k) + 1 : a.n); j++)
+          if (a.u.t[j].storage == call.outs[k].storage) refuse_overlap(out, a.u.t[j], i);
+      }
+    }
+  }
+  void refuse_overlap(c10::TensorImpl *out, const tpu_tensor &t, int i) {
+    if (e.overlap == TPU_OVERLAP_NONE && !(i == 0 && e.updates))
+      at::assert_no_overlap(tensor_of(out), tensor_of(t.handle));
+    else if (e.overlap != TPU_OVERLAP_SELF || i == 0)
+      at::assert_no_partial_overlap(tensor_of(out), tensor_of(t.handle));
   }
 
   bool run();
@@ -296,7 +318,7 @@ bool Frame::run() {
     TORCH_CHECK(!(call.outs[i].flags & TPU_T_HOST),
                 "Expected all tensors to be on the same device, but found at least two ",
                 "devices, tpu:", device, " and cpu! (a CPU tensor cannot receive the result)");
-  if (C10_UNLIKELY(e.fills) && call.nouts == 1) unexpand(const_cast<tpu_tensor &>(call.outs[0]));
+  if (call.nouts) refuse_overlap();
   tell_default_dtype();
   call.row = e.row, call.variant = e.variant;
   call.device = device_or_current(DeviceIndex(device));

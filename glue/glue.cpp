@@ -10,6 +10,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/Context.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
@@ -175,7 +176,8 @@ Entry *entry_for(const tpu_row *row, const OperatorHandle &op) {
                       .random = tpu_row_is_random(row),
                       .floats = named({"zeros", "ones", "eye", "scalar_tensor", "linspace", "logspace"}),
                       .moves_indices = named({"index", "_index", "_unsafe_index"}),
-                      .fills = named({"fill_", "zero_"})};
+                      .updates = reg.overloads.count(name) && reg.overloads.count(name + "_"),
+                      .overlap = op.hasTag(at::Tag::generated) ? TPU_OVERLAP_FREE : tpu_row_overlap(row)};
   const size_t options = e->kinds.find("ylvB");
   if (options != std::string::npos && e->kinds.find_first_of("TtL") == std::string::npos)
     e->dtype_at = int(options);
@@ -190,6 +192,8 @@ Entry *entry_for(const tpu_row *row, const OperatorHandle &op) {
   const bool writes = std::any_of(args.begin(), args.end(), is_written);
   if (e->variant != TPU_OUT && writes && (returns_written || schema.returns().empty()))
     e->variant = TPU_INPLACE;
+  e->shared = e->variant == TPU_INPLACE && tpu_row_is_shared(row);
+  e->updates |= e->variant == TPU_INPLACE;
   return e;
 }
 

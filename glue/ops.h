@@ -140,8 +140,7 @@ Tensor &set_nothing(Tensor &self) {
 // The core's call-back: an out= tensor of the wrong size. Never throws.
 tpu_error *resize_out(tpu_tensor *t, int rank, const int64_t *sizes) {
   try {
-    const Tensor x = Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(
-        static_cast<c10::TensorImpl *>(t->handle)));
+    const Tensor x = tensor_of(t->handle);
     at::native::resize_output(x, {sizes, size_t(rank)});
     to_c(*t, x);
     return nullptr;
@@ -206,6 +205,11 @@ Tensor copy_from(const Tensor &src, const Tensor &dst, bool) {
 }
 
 Tensor &copy_(Tensor &dst, const Tensor &src, bool non_blocking) {
+  if (dst.is_same(src)) return dst;
+  if (dst.device().type() == kTpu) {
+    at::assert_no_internal_overlap(dst);
+    at::assert_no_partial_overlap(dst, src);
+  }
   if (src.sizes() == dst.sizes() || dst.device().type() == kTpu)
     copy_from(src, dst, non_blocking);
   else

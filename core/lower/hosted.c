@@ -265,7 +265,7 @@ static tpu_error *bincount(composition *c) {
 }
 
 const tpu_row rows_hosted[] = {{"nonzero", NULL, 0, ROW_NONE, nonzero},
-                               {"masked_select", NULL, 0, ROW_NONE, masked_select},
+                               {"masked_select", NULL, 0, ROW_NONE | ROW_OVERLAP_ALL, masked_select},
                                {"_unique", NULL, 0, ROW_NONE, unique},
                                {"_unique2", NULL, 0, ROW_NONE, unique},
                                {"unique_consecutive", NULL, 0, ROW_NONE, unique_consecutive},

@@ -567,6 +567,6 @@ const tpu_row rows_linalg[] = {{"linalg_lu_factor_ex", lu_factor, 0, ROW_NONE},
                                {"cholesky", cholesky, 1, ROW_NONE},
                                {"cholesky_inverse", cholesky_inverse, 0, ROW_NONE},
                                {"_cholesky_solve_helper", cholesky_solve, 0, ROW_NONE},
-                               {"triangular_solve", triangular_solve, 0, ROW_NONE},
+                               {"triangular_solve", triangular_solve, 0, ROW_NONE | ROW_OVERLAP_SELF},
                                {"linalg_solve_triangular", solve_triangular, 0, ROW_NONE},
                                {0}};

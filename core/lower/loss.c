@@ -380,7 +380,7 @@ static void multilabel_margin_backward(L *l) {
 
 const tpu_row rows_loss[] = {{"mse_loss", difference, D_MSE, ROW_MASK},
                              {"smooth_l1_loss", difference, D_SMOOTH, ROW_MASK},
-                             {"huber_loss", difference, D_HUBER, ROW_MASK},
+                             {"huber_loss", difference, D_HUBER, ROW_MASK | ROW_OVERLAP_SELF},
                              {"mse_loss_backward", difference_backward, D_MSE, ROW_MASK},
                              {"smooth_l1_loss_backward", difference_backward, D_SMOOTH, ROW_MASK},
                              {"huber_loss_backward", difference_backward, D_HUBER, ROW_MASK},

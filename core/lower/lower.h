@@ -40,11 +40,15 @@ enum {
   ROW_RANDOM = 16,  /* draws from the generator: l_random_words */
   ROW_SPECIAL = 32, /* see above */
   ROW_FLOAT_PARAM = 64,
-  ROW_GROWS = 128,     /* concatenation: l_rung() says how large a generic result axis is */
-  ROW_SIZED = 1024,    /* its int lists are sizes of the result and may be generic: l_sizes */
-  ROW_COUNT = 2048,    /* ROW_SIZED, and a second size is evidence that it varies (step/sizes.h) */
-  ROW_INTERNAL = 256,  /* no ATen schema; name starts with "tpu::" */
-  ROW_FAMILY = 1 << 16 /* bits from here on are the family's own */
+  ROW_GROWS = 128,    /* concatenation: l_rung() says how large a generic result axis is */
+  ROW_SIZED = 1024,   /* its int lists are sizes of the result and may be generic: l_sizes */
+  ROW_COUNT = 2048,   /* ROW_SIZED, and a second size is evidence that it varies (step/sizes.h) */
+  ROW_INTERNAL = 256, /* no ATen schema; name starts with "tpu::" */
+  /* Memory that a written tensor may not share, where torch's kernel refuses it (tpu_row_overlap): */
+  ROW_OVERLAP_SELF = 4096, /* a part of argument 0's */
+  ROW_OVERLAP_ALL = 8192,  /* any argument's, the written argument itself aside */
+  ROW_SHARED = 16384,      /* none; in place, elements of self may share a place: the last change stays */
+  ROW_FAMILY = 1 << 16     /* bits from here on are the family's own */
 };
 
 typedef void (*tpu_lower_fn)(L *l);

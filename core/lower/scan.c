@@ -112,12 +112,12 @@ static void logcumsumexp(L *l) {
   ret(l, b_cast(b, dt_is_complex(dt) ? complex_scan(b, v, axis, n) : real_scan(b, v, axis, n), dt));
 }
 
-const tpu_row rows_scan[] = {{"cumsum", cumulative, RED_SUM, ROW_MASK},
-                             {"cumprod", cumulative, RED_PROD, ROW_MASK},
+const tpu_row rows_scan[] = {{"cumsum", cumulative, RED_SUM, ROW_MASK | ROW_OVERLAP_SELF},
+                             {"cumprod", cumulative, RED_PROD, ROW_MASK | ROW_OVERLAP_SELF},
                              {"cummax", cumulative_extreme, CUM_MAX, ROW_MASK},
                              {"cummin", cumulative_extreme, 0, ROW_MASK},
                              {"_cummax_helper", cumulative_extreme, CUM_MAX | CUM_HELPER, ROW_NONE},
                              {"_cummin_helper", cumulative_extreme, CUM_HELPER, ROW_NONE},
-                             {"logcumsumexp", logcumsumexp, 0, ROW_NONE},
+                             {"logcumsumexp", logcumsumexp, 0, ROW_NONE | ROW_OVERLAP_SELF},
                              {"_logcumsumexp", logcumsumexp, 0, ROW_NONE},
                              {0}};

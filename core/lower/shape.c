@@ -437,7 +437,7 @@ static void cross(L *l) {
   ret(l, b_sub(b, p, q));
 }
 
-const tpu_row rows_shape[] = {{"cat", cat, 0, ROW_CUSTOM | ROW_GROWS | ROW_CHANNELS},
+const tpu_row rows_shape[] = {{"cat", cat, 0, ROW_CUSTOM | ROW_GROWS | ROW_CHANNELS | ROW_OVERLAP_ALL},
                               {"stack", stack, 0, ROW_PASS},
                               {"flip", flip, 0, ROW_MASK | ROW_LIKE_SELF},
                               {"roll", roll, 0, ROW_NONE},
@@ -453,5 +453,5 @@ const tpu_row rows_shape[] = {{"cat", cat, 0, ROW_CUSTOM | ROW_GROWS | ROW_CHANN
                               {"pixel_shuffle", pixel_shuffle, 0, ROW_CHANNELS},
                               {"pixel_unshuffle", pixel_unshuffle, 0, ROW_CHANNELS},
                               {"channel_shuffle", channel_shuffle, 0, ROW_CHANNELS},
-                              {"linalg_cross", cross, 0, ROW_NONE},
+                              {"linalg_cross", cross, 0, ROW_NONE | ROW_OVERLAP_ALL},
                               {0}};

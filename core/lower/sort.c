@@ -138,8 +138,8 @@ static void mode(L *l) {
   ret_place(l, sorted, order, axis, b_argreduce(b, true, length, axis, true, NULL), l_bool(l, 2));
 }
 
-const tpu_row rows_sort[] = {{"sort", sort, 1, ROW_MASK | ROW_LIKE_SELF},
-                             {"sort.stable", sort, 2, ROW_MASK | ROW_LIKE_SELF},
+const tpu_row rows_sort[] = {{"sort", sort, 1, ROW_MASK | ROW_LIKE_SELF | ROW_OVERLAP_SELF},
+                             {"sort.stable", sort, 2, ROW_MASK | ROW_LIKE_SELF | ROW_OVERLAP_SELF},
                              {"topk", topk, 0, ROW_MASK},
                              {"kthvalue", kthvalue, 0, ROW_NONE},
                              {"median", median, 0, ROW_NONE},

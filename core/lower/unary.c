@@ -190,7 +190,7 @@ const tpu_row rows_unary[] = {
     {"lgamma", unary, M_LGAMMA, R},
     {"digamma", unary, M_DIGAMMA, R},
     {"polygamma", polygamma, 0, P},
-    {"mvlgamma", mvlgamma, 0, P},
+    {"mvlgamma", mvlgamma, 0, ROW_PASS | ROW_LIKE_SELF},
     {"i0", unary, M_I0, R},
     {"special_i0e", unary, M_I0E, R},
     {"special_i1", unary, M_I1, R},

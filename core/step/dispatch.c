@@ -54,6 +54,15 @@ const char *tpu_row_name(const tpu_row *r) { return r->name; }
 bool tpu_row_is_random(const tpu_row *r) { return r->flags & ROW_RANDOM; }
 bool tpu_row_is_internal(const tpu_row *r) { return r->flags & ROW_INTERNAL; }
 
+bool tpu_row_is_shared(const tpu_row *r) { return r->flags & ROW_SHARED; }
+
+tpu_overlap tpu_row_overlap(const tpu_row *r) {
+  if (r->flags & ROW_SHARED) return TPU_OVERLAP_FREE;
+  if (r->flags & ROW_OVERLAP_ALL) return TPU_OVERLAP_NONE;
+  if (r->flags & ROW_OVERLAP_SELF) return TPU_OVERLAP_SELF;
+  return r->flags & ROW_ELEMENTWISE ? TPU_OVERLAP_EACH : TPU_OVERLAP_FREE;
+}
+
 /* --- modes --- */
 static bool env_on(const char *name) {
   const char *s = getenv(name);

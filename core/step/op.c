@@ -336,13 +336,22 @@ static bool check_write(finish *f, const op_tensor *t, Val v) {
     text_free(&m);
     return false;
   }
-  if (view_overlaps(t->rank, t->sizes, t->strides)) {
-    l_fail(l, TPU_RUNTIME,
-           "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-           "location. Please clone() the tensor before performing the operation.");
-    return false;
-  }
   return true;
+}
+
+/* v for an expanded target, with one element a place: the last that differs from what was there. */
+static Val last_change(L *l, uint32_t target, Val v) {
+  B *b = l->b;
+  const op_tensor *t = &l->op->tensors[target];
+  if (!view_overlaps(t->rank, t->sizes, t->strides)) return v;
+  for (int i = 0; i < t->rank; i++) {
+    if (t->strides[i] || t->sizes[i] <= 1) continue;
+    Val x = l_view(l, target), nan = b_and(b, b_isnan(b, v), b_isnan(b, x)),
+        at = b_iota(b, DT_I64, b_shape(b, v), i);
+    at = b_select(b, b_and(b, b_ne(b, v, x), b_not(b, nan)), at, b_like(b, at, 0));
+    v = b_gather_axis(b, v, b_max(b, at, 1u << i, true), i);
+  }
+  return v;
 }
 
 static void write_result(finish *f, uint32_t target, Val v, uint8_t *written) {
@@ -354,10 +363,12 @@ static void write_result(finish *f, uint32_t target, Val v, uint8_t *written) {
     return;
   }
   if (!check_write(f, t, v) || t->g.kind == GEOM_EMPTY) return;
-  v = b_cast(b, v, (tpu_dtype)t->dtype);
+  int64_t sizes[TPU_MAX_RANK];
+  for (int i = 0; i < t->rank; i++) sizes[i] = t->strides[i] ? t->sizes[i] : 1;
+  v = last_change(l, target, b_cast(b, v, (tpu_dtype)t->dtype));
   if (t->flags & TPU_T_CONJ) v = b_conj(b, v);
   if (t->flags & TPU_T_NEG) v = b_neg(b, v);
-  view w = {(tpu_dtype)t->dtype, t->rank, t->sizes, t->strides, 0};
+  view w = {(tpu_dtype)t->dtype, t->rank, sizes, t->strides, 0};
   Val full = BAD;
   if (!t->g.covers) {
     full = l->stores[t->store];

@@ -244,7 +244,78 @@ static void scaled_mm(L *l) {
   ret(l, b_cast(b, v, dt));
 }
 
-const tpu_row rows_matmul[] = {{"mm", multiply, P_MM, ROW_MASK},
+/* --- linear: taken whole, so that its leading dims are never merged (a generic one would have to be
+ * repacked) */
+
+static void check_linear(L *l, Val x, Val w) {
+  B *b = l_b(l);
+  if (!b_ok(b)) return;
+  const shape *xs = b_shape(b, x), *ws = b_shape(b, w);
+  if (!xs->rank || !ws->rank)
+    l_fail(l, TPU_RUNTIME, "both arguments to linear need to be at least 1D, but they are %dD and %dD",
+           xs->rank, ws->rank);
+  if (ws->rank > 2)
+    l_fail(l, TPU_RUNTIME, "linear: weight must be a vector or a matrix, got %d-D tensor", ws->rank);
+  if (b_dtype(b, x) != b_dtype(b, w))
+    l_fail(l, TPU_RUNTIME, "expected m1 and m2 to have the same dtype, but got: %s != %s",
+           type_word(b_dtype(b, x)), type_word(b_dtype(b, w)));
+  if (!b_ok(b) || !differ(xs->d[xs->rank - 1], ws->d[ws->rank - 1])) return;
+  int64_t rows = 1;
+  for (int i = 0; i + 1 < xs->rank; i++) rows *= xs->d[i].n;
+  l_fail(l, TPU_RUNTIME, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)",
+         (long long)rows, (long long)xs->d[xs->rank - 1].n, (long long)ws->d[ws->rank - 1].n,
+         (long long)(ws->rank > 1 ? ws->d[0].n : 1));
+}
+
+/* linear(input [..., I], weight [O, I] or [I], bias [O] or scalar) */
+static void linear(L *l) {
+  B *b = l_b(l);
+  Val x = l_tensor(l, 0), w = l_tensor(l, 1);
+  not_bool(l, "addmm_impl_cpu_", x);
+  check_linear(l, x, w);
+  if (!b_ok(b)) return;
+  tpu_dtype dt = b_dtype(b, x), acc = dt_acc(dt);
+  int last = b_rank(b, x) - 1, in = b_rank(b, w) - 1;
+  Val v = b_dot_general_acc(b, x, w, 1, &last, &in, 0, NULL, NULL, acc);
+  if (l_has(l, 2)) {
+    Val bias = l_tensor(l, 2);
+    if (b_ok(b) && b_dtype(b, bias) != dt)
+      l_fail(l, TPU_RUNTIME, "self and mat2 must have the same dtype, but got %s and %s",
+             tpu_dtype_torch_name(b_dtype(b, bias)), tpu_dtype_torch_name(dt));
+    v = b_add(b, v, spread(l, b_cast(b, bias, acc), v));
+  }
+  ret(l, b_cast(b, v, dt));
+}
+
+/* (self, grad_output, weight, output_mask) -> gradients of input, weight, bias */
+static void linear_backward(L *l) {
+  B *b = l_b(l);
+  Val x = l_tensor(l, 0), g = l_tensor(l, 1), w = l_tensor(l, 2);
+  if (!b_ok(b)) return;
+  tpu_dtype dt = b_dtype(b, x), acc = dt_acc(dt);
+  int lead = b_rank(b, x) - 1, at[IR_MAX_RANK];
+  bool vector = b_rank(b, w) == 1;
+  for (int i = 0; i < lead; i++) at[i] = i;
+  if (vector) w = b_unsqueeze(b, w, 0), g = b_unsqueeze(b, g, lead);
+  if (!l_bool_item(l, 3, 0))
+    ret_none(l);
+  else
+    ret(l, b_cast(b, b_dot_general_acc(b, g, b_conj(b, w), 1, &lead, (int[]){0}, 0, NULL, NULL, acc), dt));
+  if (!l_bool_item(l, 3, 1)) {
+    ret_none(l);
+  } else {
+    Val dw = b_dot_general_acc(b, g, b_conj(b, x), lead, at, at, 0, NULL, NULL, acc);
+    ret(l, b_cast(b, vector ? b_squeeze(b, dw, 0) : dw, dt));
+  }
+  if (!l_bool_item(l, 3, 2))
+    ret_none(l);
+  else
+    ret(l, b_cast(b, b_sum(b, b_cast(b, g, acc), axes_all(lead), false), dt));
+}
+
+const tpu_row rows_matmul[] = {{"linear", linear, 0, ROW_MASK},
+                               {"linear_backward", linear_backward, 0, ROW_MASK},
+                               {"mm", multiply, P_MM, ROW_MASK},
                                {"bmm", multiply, P_BMM, ROW_MASK},
                                {"mv", multiply, P_MV, ROW_MASK},
                                {"dot", multiply, P_DOT, ROW_MASK},

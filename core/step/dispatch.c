@@ -83,8 +83,6 @@ tpu_mode tpu_get_mode(void) {
   int m = atomic_load_explicit(&mode, memory_order_relaxed);
   if (m >= 0) return (tpu_mode)m;
   m = mode_from_env();
-  const char *s = getenv("TORCH_TPU_SIZES");
-  if (s && !strcmp(s, "auto")) tpu_set_sizes_auto(true);
   atomic_store(&mode, m);
   return (tpu_mode)m;
 }

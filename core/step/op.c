@@ -546,6 +546,55 @@ static tpu_error *op_create(const prep *p, tpu_op **out) {
   return NULL;
 }
 
+bool op_pad_sketch(tpu_op *op, const prep *p, int64_t size, uint32_t at) {
+  uint32_t number = 0;
+  for (uint32_t k = 0; k < p->nsyms; k++)
+    if (p->syms[k] == size) number = k + 1;
+  if (!number) return false;
+  op_store *stores = arena_alloc(&op->mem, (op->nstores + op->ntensors + 1) * sizeof *stores);
+  memcpy(stores, op->stores, op->nstores * sizeof *stores);
+  for (uint32_t k = 0; k < op->out_first; k++) {
+    op_tensor *t = (op_tensor *)&op->tensors[k];
+    if (!t->defined || t->host || stores[t->store].parameter) continue;
+    vdim *d = arena_alloc(&op->mem, (size_t)(t->rank + 1) * sizeof *d);
+    bool any = false;
+    for (int i = 0; i < t->rank; i++) {
+      bool old = t->g.generic && t->g.phys[i];
+      bool here = !old && t->sizes[i] == size && (at >> (t->rank - 1 - i) & 1);
+      d[i] = vdim_static(old ? t->g.phys[i] : t->sizes[i]);
+      if (old) d[i].sym = t->g.sym[i];
+      if (here) d[i] = (vdim){ladder_rung(size), size, number};
+      any = any || here;
+    }
+    if (!any) continue;
+    op_store *st = &stores[op->nstores];
+    *st = (op_store){.dtype = t->dtype, .rank = t->rank, .d = d};
+    memset(&t->g, 0, sizeof t->g);
+    t->g.kind = GEOM_WHOLE, t->g.covers = t->g.generic = true;
+    for (int i = 0; i < t->rank; i++)
+      if (d[i].sym) t->g.phys[i] = d[i].n, t->g.sym[i] = (uint8_t)d[i].sym;
+    t->store = op->nstores++;
+  }
+  op->stores = stores;
+  return true;
+}
+
+bool op_try(tpu_op *op) {
+  if (!scratch) scratch = b_create();
+  b_reset(scratch);
+  L l;
+  lower_begin(&l, op, scratch, true);
+  op->row->fn(&l);
+  Val *outs = tpu_xmalloc((l.nresults + op->nstores + 1) * sizeof(Val));
+  finish f = {.l = &l, .describe = true, .outs = outs};
+  if (!l.declined && b_ok(scratch)) finish_results(&f);
+  bool good = !l.declined && b_ok(scratch);
+  tpu_error_free(b_take_error(scratch));
+  lower_end(&l);
+  free(outs);
+  return good;
+}
+
 tpu_op *op_find(const prep *p) { return map_get(&memo, p->sig.p, p->sig.n, hash_bytes(p->sig.p, p->sig.n)); }
 
 tpu_error *op_make(const prep *p, tpu_op **out) {

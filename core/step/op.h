@@ -112,6 +112,10 @@ typedef struct tpu_op {
 /* The structure of a prepared call alone, not lowered, not kept; op_discard frees it. */
 tpu_op *op_sketch(const prep *p);
 void op_discard(tpu_op *op);
+/* On such a structure: operands that are no parameters get their static dims of this size, at these positions
+ * from the last one (bit mask), padded; false when the signature has no such size. */
+bool op_pad_sketch(tpu_op *op, const prep *p, int64_t size, uint32_t at);
+bool op_try(tpu_op *op); /* does it lower? */
 /* The op of a prepared call, or NULL. */
 tpu_op *op_find(const prep *p);
 /* Makes it. Errors (bad arguments) are not kept. */

@@ -22,12 +22,18 @@ typedef struct cut {
   int64_t count;
 } cut;
 
-static bool auto_sizes;
-static map seen;  /* class with its parameters -> the size it was first called with */
-static map marks; /* class -> mark */
-static map cuts;  /* row -> cut */
+static int auto_sizes = -1; /* -1: TORCH_TPU_SIZES was not read yet */
+static map seen;            /* class with its parameters -> the size it was first called with */
+static map marks;           /* class -> mark */
+static map cuts;            /* row -> cut */
 
-bool tpu_sizes_auto(void) { return auto_sizes; }
+bool tpu_sizes_auto(void) {
+  if (auto_sizes < 0) {
+    const char *s = getenv("TORCH_TPU_SIZES");
+    auto_sizes = !s || strcmp(s, "exact") != 0;
+  }
+  return auto_sizes;
+}
 void tpu_set_sizes_auto(bool on) { auto_sizes = on; }
 
 /* --- classes --- */
@@ -124,7 +130,7 @@ static void pad_late(tpu_storage *s, void *ctx) {
   text key = {0};
   class_of_upload(&key, v->dtype, v->rank, dims, a->size);
   if (key.n == a->key->n && !memcmp(key.p, a->key->p, key.n)) {
-    a->error = step_pad(s, a->size);
+    a->error = step_pad(s, a->size, ~0u);
     padded_late = true;
   }
   text_free(&key);
@@ -175,12 +181,9 @@ static tpu_tensor *own_tensor(sized_call *sc, const tpu_call *from, int arg, uin
 }
 
 /* The view gets a storage of its own with room for its size. */
-static tpu_error *pad_view(sized_call *sc, const tpu_call *from, int arg, uint32_t item, int64_t size) {
+static tpu_error *pad_view(sized_call *sc, const tpu_call *from, int arg, uint32_t item, uint32_t dims) {
   const tpu_tensor *t = &from->args[arg].u.t[item];
   tpu_value *v;
-  uint32_t dims = 0;
-  for (int d = 0; d < t->rank; d++)
-    if (t->sizes[d] == size) dims |= 1u << d;
   TRY(step_pad_view(t, dims, &v));
   tpu_storage *s =
       storage_create(t->device, (size_t)view_numel(t->rank, t->sizes) * dt_bytes((tpu_dtype)v->dtype));
@@ -206,37 +209,54 @@ typedef struct padder {
   sized_call *sc;
   const tpu_call *call; /* as it stands */
   int64_t size;
+  uint32_t at; /* positions from the last dim at which dims of the size are padded */
   bool changed;
 } padder;
 
+static bool open_dim(const prep_tensor *pt, int d, int64_t size) {
+  return pt->t->sizes[d] == size && !(pt->g.generic && pt->g.phys[d]);
+}
+
 static bool view_has(const prep_tensor *pt, int64_t size) {
   for (int d = 0; d < pt->t->rank; d++)
-    if (pt->t->sizes[d] == size && !(pt->g.generic && pt->g.phys[d])) return true;
+    if (open_dim(pt, d, size)) return true;
   return false;
 }
 
+/* The value's dims that are these dims of the view, 0 where that is not so simple. */
+static uint32_t value_dims(const prep_tensor *pt, const tpu_value *v, int64_t size, uint32_t dims,
+                           uint32_t all) {
+  uint32_t r = 0;
+  if (v->dtype != pt->dtype) return 0;
+  if (pt->g.kind == GEOM_WHOLE) return dims;
+  for (int d = 0; d < v->rank; d++)
+    if (!v->d[d].sym && v->d[d].n == size) r |= 1u << d;
+  return dims == all || !(r & (r - 1)) ? r : 0;
+}
+
 static tpu_error *pad_tensor(padder *q, const prep_tensor *pt, int arg, uint32_t item) {
-  if (!pt->t || pt->host || !view_has(pt, q->size)) return NULL;
+  if (!pt->t || pt->host || pt->g.kind == GEOM_EMPTY) return NULL;
+  uint32_t dims = 0, all = 0;
+  for (int d = 0; d < pt->t->rank; d++) {
+    if (!open_dim(pt, d, q->size)) continue;
+    all |= 1u << d;
+    if (q->at >> (pt->t->rank - 1 - d) & 1) dims |= 1u << d;
+  }
   tpu_storage *s = q->p->stores[pt->store].s;
-  tpu_value *v = s->value;
-  if (s->parameter || pt->g.kind == GEOM_EMPTY) return NULL;
+  const tpu_value *v = s->value;
+  if (!dims || s->parameter) return NULL;
   if (!v) {
     q->changed = pt->g.covers;
-    return pt->g.covers ? step_zeros(pt->t, q->size) : NULL;
+    return pt->g.covers ? step_zeros(pt->t, dims) : NULL;
   }
-  uint32_t dims = 0;
-  for (int d = 0; d < v->rank; d++)
-    if (!v->d[d].sym && v->d[d].n == q->size) dims |= 1u << d;
-  bool whole = dims && v->dtype == pt->dtype;
+  uint32_t whole = value_dims(pt, v, q->size, dims, all);
   bool written = q->call->variant == TPU_INPLACE && arg == 0;
   if (!whole && written) return NULL;
   q->changed = true;
-  if (!whole) {
-    TRY(pad_view(q->sc, q->call, arg, item, q->size));
-    q->call = &q->sc->call;
-    return NULL;
-  }
-  return step_pad(s, q->size);
+  if (whole) return step_pad(s, q->size, whole);
+  TRY(pad_view(q->sc, q->call, arg, item, dims));
+  q->call = &q->sc->call;
+  return NULL;
 }
 
 /* Every static dim of this size in operands that are no parameters, and in the lists of sizes of factories.
@@ -309,11 +329,25 @@ static int open_sizes(const prep *p, int64_t *list) {
   return n;
 }
 
+/* Sizes that parameters have. A length that happens to be one of them says nothing: which dim is the length?
+ */
+static map parameter_sizes;
+
+static bool is_parameter_size(int64_t n) {
+  return map_get(&parameter_sizes, &n, sizeof n, hash_bytes(&n, sizeof n)) != NULL;
+}
+
 static void note_parameters(const prep *p) {
   for (uint32_t k = 0; tpu_is_parameter && k < p->ntensors; k++) {
     const prep_tensor *pt = &p->tensors[k];
-    if (pt->t && !pt->host && pt->t->handle && !pt->t->storage->parameter)
-      pt->t->storage->parameter = tpu_is_parameter(pt->t->handle);
+    if (!pt->t || pt->host || !pt->t->handle || pt->t->storage->parameter) continue;
+    if (!tpu_is_parameter(pt->t->handle)) continue;
+    pt->t->storage->parameter = true;
+    for (int d = 0; d < pt->t->rank; d++) {
+      int64_t n = pt->t->sizes[d];
+      if (!is_parameter_size(n))
+        map_put(&parameter_sizes, &n, sizeof n, hash_bytes(&n, sizeof n), &parameter_sizes);
+    }
   }
 }
 
@@ -354,17 +388,18 @@ static const char *evidence(const prep *p, const tpu_op *op, int64_t size, text 
 
 tpu_error *sizes_learn(const prep *p, sized_call *sc, const tpu_call **call, bool *changed) {
   *changed = padded_late = false;
-  if (!auto_sizes || (p->call->row->flags & ROW_EXACT)) return NULL;
+  if (!tpu_sizes_auto() || (p->call->row->flags & ROW_EXACT)) return NULL;
   note_parameters(p);
   tpu_op *op = op_sketch(p);
   int64_t list[MAX_SIZES];
   int n = open_sizes(p, list);
   text key = {0};
-  padder q = {p, sc, *call, 0, false};
+  padder q = {p, sc, *call, 0, ~0u, false};
   tpu_error *e = NULL;
   for (int k = 0; k < n && !e; k++) {
     class_of_op(&key, op, list[k]);
     mark *m = find_mark(&key);
+    if (!m && is_parameter_size(list[k])) continue;
     if (!m) {
       const char *why = evidence(p, op, list[k], &key);
       if (!why) continue;
@@ -383,20 +418,50 @@ tpu_error *sizes_learn(const prep *p, sized_call *sc, const tpu_call **call, boo
   return e;
 }
 
+/* Positions from the last dim (bit mask) at which operands that may be padded have this size, static. */
+static uint32_t positions(const prep *p, int64_t size) {
+  uint32_t r = 0;
+  for (uint32_t k = 0; k < p->out_first; k++) {
+    const prep_tensor *pt = &p->tensors[k];
+    if (!pt->t || pt->host || p->stores[pt->store].s->parameter) continue;
+    for (int d = 0; d < pt->t->rank; d++)
+      if (pt->t->sizes[d] == size && !(pt->g.generic && pt->g.phys[d])) r |= 1u << (pt->t->rank - 1 - d);
+  }
+  return r;
+}
+
+/* Does the op have a form when the dims at these positions are padded? Tried on its structure alone. */
+static bool would_fit(const prep *p, int64_t size, uint32_t at) {
+  tpu_op *op = op_sketch(p);
+  bool fits = op_pad_sketch(op, p, size, at) && op_try(op);
+  op_discard(op);
+  return fits;
+}
+
+/* The fewest positions that do: one, two, or all. */
+static uint32_t choose(const prep *p, int64_t size) {
+  uint32_t all = positions(p, size);
+  for (int i = 0; i < TPU_MAX_RANK; i++)
+    if ((all >> i & 1) && would_fit(p, size, 1u << i)) return 1u << i;
+  for (int i = 0; i < TPU_MAX_RANK; i++)
+    for (int k = i + 1; k < TPU_MAX_RANK; k++)
+      if ((all >> i & 1) && (all >> k & 1) && would_fit(p, size, 1u << i | 1u << k)) return 1u << i | 1u << k;
+  return all;
+}
 tpu_error *sizes_meet(const prep *p, sized_call *sc, const tpu_call **call, bool *changed) {
   *changed = padded_late = false;
-  if (!auto_sizes) return NULL;
+  if (!tpu_sizes_auto()) return NULL;
   note_parameters(p);
   tpu_op *op = op_sketch(p);
   int64_t list[MAX_SIZES];
   int n = open_sizes(p, list);
-  padder q = {p, sc, *call, 0, false};
+  padder q = {p, sc, *call, 0, ~0u, false};
   tpu_error *e = NULL;
   for (int k = 0; k < n && !e; k++)
     for (uint32_t s = 0; s < p->nsyms && !e; s++)
       if (p->syms[s] == list[k]) {
-        mark_sources(op, list[k], "meeting", 0);
-        q.size = list[k];
+        if (!is_parameter_size(list[k])) mark_sources(op, list[k], "meeting", 0);
+        q.size = list[k], q.at = choose(p, list[k]);
         e = pad_size(&q);
       }
   op_discard(op);
@@ -407,7 +472,7 @@ tpu_error *sizes_meet(const prep *p, sized_call *sc, const tpu_call **call, bool
 
 uint32_t sizes_of_upload(tpu_dtype dt, int rank, const int64_t *dims) {
   uint32_t r = 0;
-  if (!auto_sizes || !marks.n) return 0;
+  if (!marks.n || !tpu_sizes_auto()) return 0;
   text key = {0};
   for (int d = 0; d < rank; d++) {
     if (dims[d] < 2 || (r >> d & 1)) continue;

@@ -15,10 +15,12 @@ bool step_masks_off(void);          /* test switch: part of signatures */
 tpu_error *step_materialize(tpu_storage *s);
 /* The storage's value without its padding (itself, when it has none), borrowed. May pause. */
 tpu_error *step_exact_twin(tpu_storage *s, tpu_value **out);
-/* Gives the storage's value padding: its static dims of this size turn generic. May pause. */
-tpu_error *step_pad(tpu_storage *s, int64_t size);
-/* Zeros for a storage that was never written and that the tensor covers, its dims of this size generic. */
-tpu_error *step_zeros(const tpu_tensor *t, int64_t size);
+/* Gives the storage's value padding: its static dims of this size turn generic, those of the mask. May
+ * pause. */
+tpu_error *step_pad(tpu_storage *s, int64_t size, uint32_t mask);
+/* Zeros for a storage that was never written and that the tensor covers, its dims of the mask
+ * generic. */
+tpu_error *step_zeros(const tpu_tensor *t, uint32_t mask);
 /* A view as a value of its own, the dims (bit mask) padded; a reference for the caller. May pause. */
 tpu_error *step_pad_view(const tpu_tensor *t, uint32_t dims, tpu_value **out);
 /* The same bytes as a flat value of another dtype. */

@@ -352,7 +352,7 @@ static tpu_error *padded_of_host(const void *src, const int64_t *strides, tpu_dt
   return e;
 }
 
-tpu_error *step_pad(tpu_storage *s, int64_t size) {
+tpu_error *step_pad(tpu_storage *s, int64_t size, uint32_t mask) {
   TRY(step_materialize(s));
   tpu_value *v = s->value, *padded;
   int64_t sizes[TPU_MAX_RANK], strides[TPU_MAX_RANK], step = 1;
@@ -360,7 +360,7 @@ tpu_error *step_pad(tpu_storage *s, int64_t size) {
   for (int i = v->rank - 1; i >= 0; i--) {
     sizes[i] = v->d[i].logical, strides[i] = step;
     step *= v->d[i].n;
-    if (v->d[i].sym || v->d[i].n == size) dims |= 1u << i;
+    if (v->d[i].sym || (v->d[i].n == size && (mask >> i & 1))) dims |= 1u << i;
   }
   const void *p;
   void *owned;
@@ -373,7 +373,7 @@ tpu_error *step_pad(tpu_storage *s, int64_t size) {
   return NULL;
 }
 
-tpu_error *step_zeros(const tpu_tensor *t, int64_t size) {
+tpu_error *step_zeros(const tpu_tensor *t, uint32_t mask) {
   tpu_dtype dt = tpu_dtype_from_torch(t->dtype);
   int order[TPU_MAX_RANK];
   vdim d[TPU_MAX_RANK];
@@ -382,7 +382,7 @@ tpu_error *step_zeros(const tpu_tensor *t, int64_t size) {
   view_memory_order(t->rank, t->sizes, t->strides, order);
   for (int i = 0; i < t->rank; i++) {
     d[i] = vdim_static(t->sizes[order[i]]);
-    if (d[i].n == size) d[i] = (vdim){ladder_rung(size), size, 1};
+    if (mask >> order[i] & 1) d[i] = (vdim){ladder_rung(d[i].n), d[i].n, 1};
     n *= dims[i] = d[i].n;
   }
   char *zeros = tpu_xcalloc((size_t)n + 1, 1);

@@ -90,6 +90,16 @@ void fallback(const OperatorHandle &op, Stack *stack, const char *why) {
 
 void fallback_boxed(const OperatorHandle &op, Stack *stack) { fallback(op, stack, nullptr); }
 
+// Ops on tensors of ours with another layout, where PyTorch itself has no kernel for them either.
+template <const char *const &what> void no_layout(const OperatorHandle &op, Stack *) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "The operator '", c10::toString(op.operator_name()),
+                              "' is not implemented for ", what);
+}
+const char *const sparse = "sparse tensors on TPU. Keep them on the CPU, or call to_dense() first.";
+const char *const quantized = "quantized tensors on TPU. Keep them on the CPU, or call dequantize() first.";
+const char *const nested =
+    "nested tensors of strided layout on TPU. Use torch.nested.nested_tensor(..., layout=torch.jagged).";
+
 // --- kinds of arguments, read off a schema ---
 
 char kind_of(const c10::Argument &arg) {
@@ -294,7 +304,15 @@ int64_t attention_choice(const Tensor &q, const Tensor &k, const Tensor &v, cons
            q.size(0) == v.size(0) && k.size(2) == v.size(2) && q.size(3) == k.size(3) &&
            !(mask && mask->defined() && causal);
   };
-  const bool good = have && at::globalContext().userEnabledOverrideableSDP() && fits();
+  // vmap has no rule for the fused row, but for everything that the mathematical path is made of; a layer of
+  // torch.func may stand inside one of vmap.
+  auto transformed = [&] {
+    using K = c10::DispatchKey;
+    return q.key_set().has_any(c10::DispatchKeySet({K::FuncTorchBatched, K::FuncTorchGradWrapper})) ||
+           c10::impl::tls_is_dispatch_key_included(K::FuncTorchDynamicLayerFrontMode) ||
+           c10::impl::tls_is_dispatch_key_included(K::FuncTorchDynamicLayerBackMode);
+  };
+  const bool good = have && !transformed() && at::globalContext().userEnabledOverrideableSDP() && fits();
   return int64_t(good ? at::SDPBackend::overrideable : at::SDPBackend::math);
 }
 
@@ -323,6 +341,14 @@ void init() {
   register_attention();
   auto *all = new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, 0);
   all->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback_boxed>());
+  auto refuse = [&](c10::DispatchKey key, torch::CppFunction &&f) {
+    library("_", key, __FILE__)->fallback(std::move(f));
+  };
+  using K = c10::DispatchKey;
+  refuse(K::SparsePrivateUse1, torch::CppFunction::makeFromBoxedFunction<&no_layout<sparse>>());
+  refuse(K::SparseCsrPrivateUse1, torch::CppFunction::makeFromBoxedFunction<&no_layout<sparse>>());
+  refuse(K::QuantizedPrivateUse1, torch::CppFunction::makeFromBoxedFunction<&no_layout<quantized>>());
+  refuse(K::NestedTensorPrivateUse1, torch::CppFunction::makeFromBoxedFunction<&no_layout<nested>>());
   register_autocast();
 }
 

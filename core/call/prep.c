@@ -7,6 +7,7 @@
 #include "step/step.h"
 
 static uint32_t serials; /* of preparations: mark the storages that each has seen */
+static const char NO_DTYPE[] = "a dtype that XLA does not have";
 
 static void put8(prep *p, int v) {
   char c = (char)v;
@@ -199,7 +200,7 @@ static tpu_error *put_tensor(prep *p, const tpu_tensor *t, uint32_t flags) {
   pt->host = pt->structure = false;
   tpu_dtype dt = tpu_dtype_from_torch(t->dtype);
   if (dt == DT_NONE || t->rank > TPU_MAX_RANK) {
-    p->decline = dt == DT_NONE ? "a dtype that XLA does not have" : "a tensor of more than 16 dims";
+    p->decline = dt == DT_NONE ? NO_DTYPE : "a tensor of more than 16 dims";
     put8(p, 'U');
     return NULL;
   }
@@ -243,6 +244,7 @@ static tpu_error *put_arg(prep *p, const tpu_arg *a, uint32_t flags) {
   case TPU_A_INT:
   case TPU_A_BOOL:
   case TPU_A_DTYPE:
+    if (a->tag == TPU_A_DTYPE && tpu_dtype_from_torch((int)a->u.i) == DT_NONE) p->decline = NO_DTYPE;
     put8(p, a->tag);
     put64(p, a->u.i);
     return NULL;

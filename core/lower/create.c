@@ -99,7 +99,9 @@ static tpu_error *compose_range(composition *c) {
     if (a[i].tag == TPU_A_SCALAR_C) return c_decline(c, "complex bounds");
     if (a[i].tag == TPU_A_SCALAR_D) ints = false;
   }
-  tpu_dtype dt = n < call->nargs && a[n].tag == TPU_A_DTYPE ? tpu_dtype_from_torch((int)a[n].u.i) : DT_NONE;
+  bool asked = n < call->nargs && a[n].tag == TPU_A_DTYPE;
+  tpu_dtype dt = asked ? tpu_dtype_from_torch((int)a[n].u.i) : DT_NONE;
+  if (asked && dt == DT_NONE) return c_decline(c, "a dtype that XLA does not have");
   if (dt == DT_NONE && call->nouts) dt = tpu_dtype_from_torch(call->outs[0].dtype);
   if (dt == DT_NONE) dt = ints && !closed ? DT_I64 : DT_F32;
   if (dt_is_complex(dt) || dt == DT_BOOL)

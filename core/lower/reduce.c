@@ -112,7 +112,7 @@ static void check_not_empty(L *l, Val x, uint32_t axes, bool named) {
   if (named) return;
   for (int i = 0; i < s->rank; i++)
     if (!s->d[i].sym && s->d[i].n == 0)
-      l_fail(l, TPU_RUNTIME,
+      l_fail(l, strncmp(l_name(l), "arg", 3) ? TPU_RUNTIME : TPU_INDEX,
              "%.*s(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction "
              "dim with the 'dim' argument.",
              base_len(l), l_name(l));

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "rt/rt_int.h"
 
 typedef struct candidate {
@@ -73,21 +74,16 @@ int rt_tpu_chips(void) {
   return n;
 }
 
-static const char *env(const char *name) {
-  const char *v = getenv(name);
-  return v && *v ? v : NULL;
-}
-
 static bool looks_like_libtpu(const char *path) {
   const char *base = strrchr(path, '/');
   return strstr(base ? base : path, "libtpu") != NULL;
 }
 
 rt_found rt_find_plugin(void) {
-  const char *p = env("TORCH_TPU_PJRT_PLUGIN");
+  const char *p = env_get("TORCH_TPU_PJRT_PLUGIN");
   if (p) return (rt_found){p, "TORCH_TPU_PJRT_PLUGIN is set", !looks_like_libtpu(p)};
   bool tpu_host = rt_tpu_chips() > 0;
-  p = env("TPU_LIBRARY_PATH");
+  p = env_get("TPU_LIBRARY_PATH");
   if (tpu_host && p) return (rt_found){p, "TPU_LIBRARY_PATH is set", false};
   rt_found found = {NULL, NULL, false};
   pthread_mutex_lock(&lock);
@@ -108,7 +104,7 @@ rt_found rt_find_plugin(void) {
 }
 
 tpu_error *rt_wanted_devices(int *out, bool *is_set) {
-  const char *v = env("TORCH_TPU_NUM_DEVICES");
+  const char *v = env_get("TORCH_TPU_NUM_DEVICES");
   *out = 1;
   *is_set = v != NULL;
   if (!v) return NULL;

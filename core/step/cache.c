@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "base/map.h"
 
 enum { FORMAT = 1, STALE_SECONDS = 3600, NAME = 40 };
@@ -67,20 +68,6 @@ static void complain(const char *why) {
   pthread_mutex_unlock(&lock);
 }
 
-static int64_t cap_from_env(void) {
-  const char *v = getenv("TORCH_TPU_CACHE_MAX_BYTES");
-  if (!v || !*v) return DEFAULT_CAP;
-  char *end;
-  errno = 0;
-  long long n = strtoll(v, &end, 10);
-  int shift = *end == 'K' || *end == 'k'   ? 10
-              : *end == 'M' || *end == 'm' ? 20
-              : *end == 'G' || *end == 'g' ? 30
-                                           : 0;
-  if (errno || n < 0 || end == v || (shift ? end[1] : end[0]) || n > INT64_MAX >> shift) return DEFAULT_CAP;
-  return (int64_t)n << shift;
-}
-
 static char *join(const char *a, const char *b) {
   text t = {0};
   text_printf(&t, "%s/%s", a, b);
@@ -90,10 +77,9 @@ static char *join(const char *a, const char *b) {
 /* malloc'd, or NULL. */
 static char *dir_from_env(const char **why) {
   *why = NULL;
-  const char *v = getenv("TORCH_TPU_CACHE");
-  if (v && (!strcmp(v, "off") || !strcmp(v, "0"))) return NULL;
-  v = getenv("TORCH_TPU_CACHE_DIR");
-  if (v && *v) return tpu_xstrdup(v);
+  if (env_is("TORCH_TPU_CACHE", "off") || env_is("TORCH_TPU_CACHE", "0")) return NULL;
+  const char *v = env_get("TORCH_TPU_CACHE_DIR");
+  if (v) return tpu_xstrdup(v);
   v = getenv("XDG_CACHE_HOME");
   if (v && *v == '/') return join(v, "torch_tpu"); /* relative ones are to be ignored */
   v = getenv("HOME");
@@ -123,7 +109,7 @@ static void configure(char *dir, const char *why) {
   directory = dir;
   configured = true;
   total = -1;
-  cap = cap_from_env();
+  cap = env_bytes("TORCH_TPU_CACHE_MAX_BYTES", DEFAULT_CAP);
   trouble = why;
   if (dir && !make_dir(dir)) {
     trouble =

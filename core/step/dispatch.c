@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/env.h"
 #include "step/compose.h"
 #include "step/sizes.h"
 #include "step/step.h"
@@ -64,16 +65,12 @@ tpu_overlap tpu_row_overlap(const tpu_row *r) {
 }
 
 /* --- modes --- */
-static bool env_on(const char *name) {
-  const char *s = getenv(name);
-  return s && *s && strcmp(s, "0") != 0 && strcmp(s, "false") != 0;
-}
+static bool env_on(const char *name) { return env_get(name) && !env_is(name, "0") && !env_is(name, "false"); }
 
 static int mode_from_env(void) {
-  const char *s = getenv("TORCH_TPU_EAGER_MODE");
-  if (s && !strcmp(s, "fused")) return TPU_MODE_FUSED;
-  if (s && !strcmp(s, "debug")) return TPU_MODE_DEBUG;
-  if (s && !strcmp(s, "strict")) return TPU_MODE_STRICT;
+  if (env_is("TORCH_TPU_EAGER_MODE", "fused")) return TPU_MODE_FUSED;
+  if (env_is("TORCH_TPU_EAGER_MODE", "debug")) return TPU_MODE_DEBUG;
+  if (env_is("TORCH_TPU_EAGER_MODE", "strict")) return TPU_MODE_STRICT;
   if (env_on("TPU_LAUNCH_BLOCKING")) return TPU_MODE_DEBUG;
   if (env_on("TORCH_TPU_DEFER_AND_FUSE") || env_on("TPU_DEFER_AND_FUSE")) return TPU_MODE_FUSED;
   return TPU_MODE_STRICT;
@@ -203,7 +200,10 @@ tpu_error *tpu_dispatch(tpu_call *call) {
 }
 
 /* --- start, end --- */
-tpu_error *tpu_open(void) { return rt_open(); }
+tpu_error *tpu_open(void) {
+  if (!rt_is_open()) TRY(env_check());
+  return rt_open();
+}
 bool tpu_is_open(void) { return rt_is_open(); }
 int tpu_device_count(void) { return rt_device_count(); }
 

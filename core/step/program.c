@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/env.h"
 #include "base/grow.h"
 #include "base/map.h"
 #include "step/cache.h"
@@ -122,7 +123,7 @@ static tpu_error *load_or_compile(const text *mlir, rt_exec **out, bool *loaded,
 /* TORCH_TPU_DUMP=dir: every program's text as dir/N-name.mlir, for debugging. */
 static void dump(const text *mlir, const char *name) {
   static int n;
-  const char *dir = getenv("TORCH_TPU_DUMP");
+  const char *dir = env_get("TORCH_TPU_DUMP");
   if (!dir) return;
   char path[512];
   snprintf(path, sizeof path, "%s/%04d-%s.mlir", dir, ++n, name);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/env.h"
 #include "base/grow.h"
 #include "base/map.h"
 #include "step/step.h"
@@ -28,10 +29,7 @@ static map marks;           /* class -> mark */
 static map cuts;            /* row -> cut */
 
 bool tpu_sizes_auto(void) {
-  if (auto_sizes < 0) {
-    const char *s = getenv("TORCH_TPU_SIZES");
-    auto_sizes = !s || strcmp(s, "exact") != 0;
-  }
+  if (auto_sizes < 0) auto_sizes = !env_is("TORCH_TPU_SIZES", "exact");
   return auto_sizes;
 }
 void tpu_set_sizes_auto(bool on) { auto_sizes = on; }

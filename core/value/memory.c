@@ -1,9 +1,9 @@
 /* Device memory accounting. See memory.h; the public functions are in tpu.h. */
 #include "value/memory.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "tpu.h"
 #include "value/value.h"
 
@@ -25,28 +25,10 @@ void memory_count(int device, int64_t bytes) {
   if (m->buffers > m->buffers_peak) m->buffers_peak = m->buffers;
 }
 
-/* Bytes from "1500000", "2g", "512MiB"; 0 when it is not a size. */
-static int64_t parse_bytes(const char *s) {
-  char *end;
-  double v = strtod(s, &end);
-  int shift = 0;
-  switch (*end) {
-  case 'k':
-  case 'K': shift = 10; break;
-  case 'm':
-  case 'M': shift = 20; break;
-  case 'g':
-  case 'G': shift = 30; break;
-  default: break;
-  }
-  return end == s || v <= 0 ? 0 : (int64_t)(v * (double)((int64_t)1 << shift));
-}
-
 static int64_t limit_of(int device) {
   static int64_t env = -1, host;
   if (env < 0) {
-    const char *s = getenv("TORCH_TPU_MEMORY_LIMIT");
-    env = s ? parse_bytes(s) : 0;
+    env = env_bytes("TORCH_TPU_MEMORY_LIMIT", 0);
     host = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
   }
   if (env) return env;

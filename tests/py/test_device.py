@@ -270,6 +270,21 @@ def test_modes_from_the_environment(name, value, expected):
     )
 
 
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("TORCH_TPU_EAGER_MODE", "lazy"),
+        ("TORCH_TPU_FALLBACK", "cpu"),
+        ("TORCH_TPU_MEMORY_LIMIT", "99999999999999999999"),
+        ("TORCH_TPU_CACHE_MAX_BYTES", "-1"),
+        ("TORCH_TPU_DUMP", "/nowhere/at/all"),
+    ],
+)
+def test_a_switch_with_a_value_that_it_does_not_have(name, value):
+    done = run_python("import torch; torch.ones(2, device='tpu')", check=False, **{name: value})
+    assert done.returncode == 1 and f"ValueError: {name} is '{value}': set it to" in done.stderr
+
+
 def test_upstream_names():
     from torch_tpu import _loader
     from torch_tpu._internal import execution_mode, sync

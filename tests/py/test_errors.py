@@ -44,6 +44,8 @@ ALIKE = {
     "repeat": (lambda x: x.repeat(2), "Number of dimensions"),
     "multinomial": (lambda x: torch.multinomial(x.abs(), 9), "cannot sample"),
     "topk": (lambda x: x.topk(9), "out of range"),
+    "argmax_of_nothing": (lambda x: x[:0].argmax(), "Expected reduction dim to be specified"),
+    "max_of_nothing": (lambda x: x[:0].max(), "Expected reduction dim to be specified"),
     "cholesky": (lambda x: torch.linalg.cholesky(-torch.eye(3, device=x.device)), "positive-definite"),
     "inverse": (lambda x: torch.linalg.inv(torch.zeros(2, 2, device=x.device)), "singular"),
 }
@@ -71,6 +73,38 @@ def test_devices_do_not_mix():
     y = torch.ones(3)
     y.copy_(x)
     same(x, y)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda dt, x: torch.zeros(2, dtype=dt, device=DEV),
+        lambda dt, x: torch.full((2,), 1, dtype=dt, device=DEV),
+        lambda dt, x: torch.arange(3, dtype=dt, device=DEV),
+        lambda dt, x: torch.ones_like(x, dtype=dt),
+        lambda dt, x: x.sum(dtype=dt),
+        lambda dt, x: x.cumsum(0, dtype=dt),
+        lambda dt, x: x.to(dt),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.complex32, torch.float8_e8m0fnu, torch.float4_e2m1fn_x2])
+def test_a_dtype_that_xla_does_not_have_is_not_replaced_by_another(f, dtype):
+    with pytest.raises(NotImplementedError, match="a dtype that XLA does not have"):
+        f(dtype, data(3).to(DEV))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # that these layouts are beta
+def test_other_layouts_say_what_to_do():
+    eye, q = torch.eye(2), torch.quantize_per_tensor(torch.eye(2), 0.1, 0, torch.qint8)
+    for f, words in (
+        (lambda: eye.to_sparse().to(DEV), "sparse tensors on TPU"),
+        (lambda: torch.sparse_coo_tensor([[0, 1]], [1.0, 2.0], device=DEV), "sparse tensors on TPU"),
+        (lambda: repr(eye.to_sparse_csr().to(DEV)), "sparse tensors on TPU"),
+        (lambda: q.to(DEV), "quantized tensors on TPU"),
+        (lambda: repr(torch.nested.nested_tensor([eye.to(DEV)])), "layout=torch.jagged"),
+    ):
+        with pytest.raises(NotImplementedError, match=words):
+            f()
 
 
 def test_missing_kernel_names_the_op(capfd):

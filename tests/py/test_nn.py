@@ -292,6 +292,27 @@ def test_attention_by_the_mathematical_path() -> None:
         )
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # of the CPU
+def test_attention_under_transforms() -> None:
+    def sdpa(x):
+        return F.scaled_dot_product_attention(x, x, x)
+
+    func = torch.func
+    q = data(3, 1, 2, 3, 4, dtype=D)
+    both(func.vmap(sdpa), q, strides=False)
+    both(func.vmap(func.grad(lambda x: sdpa(x).sum())), q, strides=False)
+    both(func.grad(lambda x: func.vmap(sdpa)(x).sum()), q, strides=False)
+    both(func.vmap(lambda k, x: F.scaled_dot_product_attention(x, k, k), (0, None)), q, q[0], strides=False)
+
+    def by_sample(x):
+        torch.manual_seed(0)
+        layer = torch.nn.TransformerEncoderLayer(4, 2, 8, 0.0, batch_first=True).to(x)
+        loss = func.grad(lambda p, y: func.functional_call(layer, p, (y[None],)).square().sum())
+        return func.vmap(loss, (None, 0))({k: v.detach() for k, v in layer.named_parameters()}, x)
+
+    both(by_sample, q[:, 0, 0], strides=False)
+
+
 def test_attention_dropout_is_the_same_in_the_gradient() -> None:
     q, k, v = (t.to(DEV).requires_grad_() for t in heads(3, 3, 3, length=16))
 

@@ -26,7 +26,7 @@ tpu_error *step_retype(tpu_storage *s, tpu_dtype dt);
 /* The value of a storage that changes its size: common prefix kept, rest zero. Takes the lock itself. */
 tpu_error *step_resize_value(tpu_storage *s, size_t nbytes);
 /* Runs checks (index ranges and the like) of launches so far; waits when asked. The first failure is returned
- * once. */
+ * once; those after it are not: they may follow from it, and would come up in some later call. */
 tpu_error *step_checks(bool wait);
 
 #endif

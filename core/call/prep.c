@@ -325,7 +325,7 @@ static tpu_error *prepare(prep *p, const tpu_call *call, bool exact) {
   for (int i = 0; i < call->nargs; i++) TRY(put_arg(p, &call->args[i], flags));
   p->out_first = p->ntensors;
   put32(p, (uint32_t)call->nouts);
-  if (call->variant == TPU_OUT)
+  if (call->variant >= TPU_OUT)
     for (int i = 0; i < call->nouts; i++) TRY(put_tensor(p, &call->outs[i], flags));
   if (!stale(p)) put_growth(p, call);
   return NULL;

@@ -231,7 +231,7 @@ const tpu_row rows_index[] = {
     {"index_select", index_select, 0, ROW_MASK | ROW_OVERLAP_ALL},
     {"gather", gather, 0, ROW_MASK | ROW_OVERLAP_ALL},
     {"take", take, 0, ROW_NONE | ROW_OVERLAP_ALL},
-    {"index_fill.int_Scalar", index_fill, 0, ROW_LIKE_SELF | ROW_SHARED},
+    {"index_fill.int_Scalar", index_fill, 0, ROW_LIKE_SELF | ROW_SHARED | ROW_FITS},
     {"index_fill.int_Tensor", index_fill, 0, ROW_LIKE_SELF | ROW_SHARED},
     {"bucketize.Tensor", bucketize, 0, ROW_NONE},
     {"bucketize.Scalar", bucketize, 0, ROW_NONE},

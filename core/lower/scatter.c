@@ -157,6 +157,9 @@ static void index_write(L *l) {
   bool include = true;
   if (!slices_fit(l, x, idx, src, axis, op)) return;
   if (red == IX_MEAN) {
+    tpu_dtype dt = b_dtype(b, x);
+    if (dt == DT_BOOL || dt_is_complex(dt))
+      l_fail(l, TPU_NOT_IMPLEMENTED, "\"index_func_\" not implemented for '%s'", tpu_dtype_torch_name(dt));
     red = red_named(l, l_string(l, 4));
     include = l_bool(l, 5);
   } else if (red == IX_SUM && !l_scalar_is(l, 4, 1)) {
@@ -213,7 +216,7 @@ static void index_put(L *l) {
   bool accumulate = l_bool(l, 3);
   int n = l_len(l, 1), given = 0, last = 0;
   if (b_dtype(b, v) != dt)
-    l_fail(l, TPU_INDEX,
+    l_fail(l, TPU_RUNTIME,
            "Index put requires the source and destination dtypes match, got %s for the destination and %s "
            "for the source.",
            tpu_dtype_torch_name(dt), tpu_dtype_torch_name(b_dtype(b, v)));
@@ -307,9 +310,9 @@ static void masked_scatter_backward(L *l) {
 
 const tpu_row rows_scatter[] = {
     {"scatter.src", scatter, SC_SRC, ROW_NONE | ROW_OVERLAP_ALL},
-    {"scatter.value", scatter, 0, ROW_NONE | ROW_OVERLAP_ALL},
+    {"scatter.value", scatter, 0, ROW_NONE | ROW_OVERLAP_ALL | ROW_FITS},
     {"scatter.reduce", scatter, SC_SRC | SC_NAMED, ROW_NONE | ROW_OVERLAP_ALL},
-    {"scatter.value_reduce", scatter, SC_NAMED, ROW_NONE | ROW_OVERLAP_ALL},
+    {"scatter.value_reduce", scatter, SC_NAMED, ROW_NONE | ROW_OVERLAP_ALL | ROW_FITS},
     {"scatter_add", scatter, SC_SRC | SC_ADD, ROW_NONE | ROW_OVERLAP_ALL},
     {"scatter_reduce.two", scatter, SC_SRC | SC_NAMED | SC_INCLUDE, ROW_NONE | ROW_OVERLAP_ALL},
     {"index_add", index_write, IX_SUM, ROW_NONE | ROW_OVERLAP_ALL},

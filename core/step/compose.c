@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "step/op.h"
 #include "value/layout.h"
 
 tpu_arg c_tensor(const tpu_tensor *t) {
@@ -98,7 +99,8 @@ static tpu_error *write_outs(composition *c, tpu_call *call) {
     const tpu_tensor *r = c->result[k] < 0 ? NULL : &c->made[c->result[k]].t;
     if (!r) continue;
     bool same = outs[k].rank == r->rank && !memcmp(outs[k].sizes, r->sizes, r->rank * sizeof(int64_t));
-    if (!same && call->variant == TPU_OUT) TRY(tpu_resize_out(&outs[k], r->rank, r->sizes));
+    TRY(op_check_cast(call->variant, tpu_dtype_from_torch(r->dtype), tpu_dtype_from_torch(outs[k].dtype)));
+    if (!same && call->variant >= TPU_OUT) TRY(tpu_resize_out(&outs[k], r->rank, r->sizes));
     TRY(tpu_copy(r, &outs[k]));
   }
   return NULL;

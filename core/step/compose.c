@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "step/op.h"
+#include "step/step.h"
 #include "value/layout.h"
 
 tpu_arg c_tensor(const tpu_tensor *t) {
@@ -68,16 +69,29 @@ const tpu_tensor *c_view(composition *c, const tpu_tensor *t, int rank, const in
   return &m->t;
 }
 
+static int place_of(const composition *c, const tpu_tensor *t) {
+  int i = 0;
+  while (i < c->nmade && &c->made[i].t != t) i++;
+  return i;
+}
+
+tpu_error *c_first(composition *c, const tpu_tensor *t, int axis, int64_t n) {
+  compose_tensor *m = &c->made[place_of(c, t)];
+  m->sizes[axis] = n;
+  layout_contiguous(m->t.rank, m->sizes, m->strides);
+  if (!tpu_sizes_auto() || n < 2) return NULL;
+  core_lock();
+  tpu_error *e = step_first(t->storage, axis, n);
+  core_unlock();
+  return e;
+}
+
 void c_return(composition *c, const tpu_tensor *t, int rank, const int64_t *sizes) {
-  for (int i = 0; i < c->nmade; i++) {
-    compose_tensor *m = &c->made[i];
-    if (&m->t != t) continue;
-    memmove(m->sizes, sizes, (size_t)rank * sizeof *sizes);
-    layout_contiguous(rank, m->sizes, m->strides);
-    m->t.rank = (uint8_t)rank;
-    c->result[c->nresults++] = i;
-    return;
-  }
+  int i = c->result[c->nresults++] = place_of(c, t);
+  compose_tensor *m = &c->made[i];
+  memmove(m->sizes, sizes, (size_t)rank * sizeof *sizes);
+  layout_contiguous(rank, m->sizes, m->strides);
+  m->t.rank = (uint8_t)rank;
 }
 
 void c_return_none(composition *c) { c->result[c->nresults++] = -1; }

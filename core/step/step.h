@@ -19,6 +19,8 @@ tpu_error *step_exact_twin(tpu_storage *s, tpu_value **out);
 tpu_error *step_pad(tpu_storage *s, int64_t size);
 /* Zeros for a storage that was never written and that the tensor covers, its dims of this size generic. */
 tpu_error *step_zeros(const tpu_tensor *t, int64_t size);
+/* The storage's value becomes its first n elements along an axis, a generic dim from now on. May pause. */
+tpu_error *step_first(tpu_storage *s, int axis, int64_t n);
 /* A view as a value of its own, the dims (bit mask) padded; a reference for the caller. May pause. */
 tpu_error *step_pad_view(const tpu_tensor *t, uint32_t dims, tpu_value **out);
 /* The same bytes as a flat value of another dtype. */

@@ -113,7 +113,12 @@ typedef struct tpu_philox {
 
 /* A kernel = row + the way its results leave: made at registration from the schema. */
 typedef struct tpu_row tpu_row;
-typedef enum tpu_variant { TPU_FUNCTIONAL, TPU_INPLACE, TPU_OUT } tpu_variant;
+typedef enum tpu_variant {
+  TPU_FUNCTIONAL,
+  TPU_INPLACE,
+  TPU_OUT,
+  TPU_OUT_EXACT /* out tensors have the results' dtypes: forms that torch generates from the functional one */
+} tpu_variant;
 
 typedef struct tpu_result {
   tpu_storage *storage;           /* new, owned by the receiver; NULL: undefined tensor */

@@ -363,6 +363,8 @@ struct Boxed final : c10::OperatorKernel {
     f.call.args = args, f.call.nargs = padded;
     if (C10_UNLIKELY(e->dtype_at >= 0)) default_dtype(args);
     outs(f, *stack, base);
+    if (C10_UNLIKELY(e->pad >= 0)) // a factory makes what it is to write
+      args[e->pad].tag = TPU_A_DTYPE, args[e->pad].u.i = f.call.outs[0].dtype;
     if (C10_UNLIKELY(f.elsewhere) &&
         e->op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd))
       e->op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
@@ -385,7 +387,7 @@ private:
     if (e->variant == TPU_INPLACE) {
       const size_t self = first_written();
       f.call.outs = f.call.args[self].u.t, f.call.nouts = int(f.call.args[self].n);
-    } else if (e->variant == TPU_OUT) {
+    } else if (e->variant >= TPU_OUT) {
       size_t n = 0;
       const size_t first = size_t(e->nargs), all = e->kinds.size();
       for (size_t i = first; i < all; i++)
@@ -410,7 +412,7 @@ private:
   void finish(Frame &f, Stack &stack, size_t base) const {
     c10::SmallVector<IValue, 4> results;
     int next = 0;
-    size_t written = e->variant == TPU_OUT ? size_t(e->nargs) : first_written();
+    size_t written = e->variant >= TPU_OUT ? size_t(e->nargs) : first_written();
     for (const char r : e->returns) {
       if (r == 'W')
         results.emplace_back(stack[base + written++]);

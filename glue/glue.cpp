@@ -192,7 +192,7 @@ Entry *entry_for(const tpu_row *row, const OperatorHandle &op) {
   if (options != std::string::npos && e->kinds.find_first_of("TtL") == std::string::npos)
     e->dtype_at = int(options);
   for (const auto &a : args)
-    if (a.is_out()) e->nargs--, e->variant = TPU_OUT;
+    if (a.is_out()) e->nargs--, e->variant = op.hasTag(at::Tag::generated) ? TPU_OUT_EXACT : TPU_OUT;
   bool returns_written = false;
   for (const auto &r : schema.returns()) {
     const char k = kind_of(r);
@@ -200,7 +200,7 @@ Entry *entry_for(const tpu_row *row, const OperatorHandle &op) {
     returns_written |= is_written(r);
   }
   const bool writes = std::any_of(args.begin(), args.end(), is_written);
-  if (e->variant != TPU_OUT && writes && (returns_written || schema.returns().empty()))
+  if (e->variant < TPU_OUT && writes && (returns_written || schema.returns().empty()))
     e->variant = TPU_INPLACE;
   e->shared = e->variant == TPU_INPLACE && tpu_row_is_shared(row);
   e->updates |= e->variant == TPU_INPLACE;
@@ -222,7 +222,7 @@ void register_entry(Entry *e) {
   const std::string name = name_of(e->op.operator_name());
   reg.done.insert(name);
   const auto &map = families();
-  const auto it = e->variant == TPU_OUT ? map.end() : map.find(e->kinds + ">" + e->returns);
+  const auto it = e->variant >= TPU_OUT ? map.end() : map.find(e->kinds + ">" + e->returns);
   // The one ITensorListRef family is for the structured cat; other lists are TensorLists.
   if (it != map.end() && (e->kinds[0] != 'L' || name == "cat")) {
     try {
@@ -251,7 +251,7 @@ void derive(const Entry &f) {
       if (!op) continue;
       Entry *e = entry_for(f.row, *op);
       const std::string have = plain(e->kinds.substr(0, size_t(e->nargs)));
-      const bool padded = have != want && e->variant == TPU_OUT && have == without;
+      const bool padded = have != want && e->variant >= TPU_OUT && have == without;
       if (e->variant == TPU_FUNCTIONAL || (have != want && !padded) || refusal(*op, *e)) {
         delete e;
         continue;

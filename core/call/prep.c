@@ -36,6 +36,7 @@ static uint32_t sym_number(prep *p, int64_t logical) {
   for (uint32_t k = 0; k < p->nsyms; k++)
     if (p->syms[k] == logical) return k + 1;
   GROW(p->syms, p->nsyms, p->cap_syms, 16);
+  step_saw_generic(logical);
   p->syms[p->nsyms] = logical;
   return ++p->nsyms;
 }
@@ -114,6 +115,9 @@ static void put_groups(prep *p, const tpu_tensor *t, const geom *g) {
     put64(p, g->size[i]);
     put64(p, g->step[i]);
   }
+  put8(p, g->nspread);
+  text_add(&p->sig, g->spread, g->nspread);
+  text_add(&p->sig, g->by, g->nspread);
   for (int d = 0; d < t->rank; d++) {
     put8(p, g->sym[d]);
     put64(p, g->phys[d] ? g->phys[d] : t->sizes[d]);
@@ -166,6 +170,34 @@ static bool plan(prep_tensor *pt, const prep_store *ps) {
   return geom_plan(&w, w.dtype, 1, &flat, ps->s->nbytes, &pt->g);
 }
 
+/* Which sizes of the view are generic, where the plan leaves that open. A static value with an expanded dim
+ * that varies is seen as generic values are. */
+static void settle_sizes(prep *p, prep_tensor *pt, uint32_t flags, bool written) {
+  const prep_store *ps = &p->stores[pt->store];
+  const tpu_tensor *t = pt->t;
+  geom *g = &pt->g, other = {0};
+  bool groups = g->kind == GEOM_GROUPS, chain = g->kind == GEOM_CHAIN && !g->retype;
+  if (p->exact || (flags & ROW_EXACT) || !ps->v || !(groups || chain)) return;
+  view w = {(tpu_dtype)pt->dtype, t->rank, t->sizes, t->strides, t->offset};
+  uint32_t open = groups_open(g, &w, tpu_sizes_auto() && !written);
+  if (!open) return;
+  static text key;
+  text_clear(&key);
+  text_put(&key, &p->call->row, sizeof p->call->row);
+  text_put(&key, &p->ntensors, sizeof p->ntensors);
+  for (int d = 0; d < t->rank; d++) {
+    int64_t n = open >> d & 1 ? -1 : g->phys[d] ? -2 : t->sizes[d];
+    text_put(&key, &n, sizeof n);
+  }
+  uint32_t dims = step_open_sizes(&key, &w, open, g->nspread != 0, &pt->memory);
+  if (!dims) return;
+  if (chain) {
+    if (!groups_plan(&w, ps->v->rank, ps->v->d, &other)) return;
+    *g = other;
+  }
+  groups_vary(g, &w, dims);
+}
+
 /* Values that the row or the view cannot take as they are are seen as they would be: without padding, or in
  * another type. `seen`: the value's type stands in the signature already. */
 static tpu_error *settle(prep *p, prep_tensor *pt, uint32_t flags, bool seen) {
@@ -188,6 +220,13 @@ static tpu_error *settle(prep *p, prep_tensor *pt, uint32_t flags, bool seen) {
   return NULL;
 }
 
+static bool is_written(const prep *p, const tpu_tensor *t) {
+  const tpu_call *call = p->call;
+  const tpu_arg *self = call->nargs ? &call->args[0] : NULL;
+  bool out = call->variant == TPU_OUT && t >= call->outs && t < call->outs + call->nouts;
+  return out || (call->variant == TPU_INPLACE && self && t >= self->u.t && t < self->u.t + self->n);
+}
+
 static tpu_error *put_tensor(prep *p, const tpu_tensor *t, uint32_t flags) {
   GROW(p->tensors, p->ntensors, p->cap_tensors, 16);
   prep_tensor *pt = &p->tensors[p->ntensors++];
@@ -198,6 +237,7 @@ static tpu_error *put_tensor(prep *p, const tpu_tensor *t, uint32_t flags) {
   }
   pt->t = t;
   pt->host = pt->structure = false;
+  pt->memory = NULL;
   tpu_dtype dt = tpu_dtype_from_torch(t->dtype);
   if (dt == DT_NONE || t->rank > TPU_MAX_RANK) {
     p->decline = dt == DT_NONE ? NO_DTYPE : "a tensor of more than 16 dims";
@@ -213,6 +253,7 @@ static tpu_error *put_tensor(prep *p, const tpu_tensor *t, uint32_t flags) {
   bool seen = t->storage->mark_serial == p->serial;
   pt->store = add_store(p, t->storage);
   TRY(settle(p, pt, flags, seen));
+  settle_sizes(p, pt, flags, is_written(p, t));
   if (stale(p)) return NULL;
   put8(p, 'T');
   put8(p, t->flags);
@@ -325,7 +366,7 @@ static tpu_error *prepare(prep *p, const tpu_call *call, bool exact) {
   for (int i = 0; i < call->nargs; i++) TRY(put_arg(p, &call->args[i], flags));
   p->out_first = p->ntensors;
   put32(p, (uint32_t)call->nouts);
-  if (call->variant == TPU_OUT)
+  if (call->variant >= TPU_OUT)
     for (int i = 0; i < call->nouts; i++) TRY(put_tensor(p, &call->outs[i], flags));
   if (!stale(p)) put_growth(p, call);
   return NULL;

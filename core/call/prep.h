@@ -31,6 +31,7 @@ typedef struct prep_tensor {
   uint32_t store;       /* !host: index into stores */
   uint32_t scalar;      /* host: its value; else the offset operand where geom.offset */
   geom g;
+  struct view_memory *memory; /* of a view with sizes that may be generic: step/sizes.h; else NULL */
 } prep_tensor;
 
 typedef struct prep {

@@ -194,6 +194,8 @@ Val b_relabel(B *b, Val x, const shape *s);
 Val b_narrow(B *b, Val x, int axis, Val start, int64_t n, int64_t step, int32_t sym);
 /* Dims from..to (inclusive) as one generic dim {n, sym} of their product of logical sizes. */
 Val b_merge(B *b, Val x, int from, int to, int64_t n, int32_t sym);
+/* The inverse: an axis as several dims, whose logical sizes have the axis' as their product. */
+Val b_split(B *b, Val x, int axis, int ndims, const ir_dim *dims);
 /* A size as an expression over `params` (i32 scalars) that the host can compute; its length, or -1.
  */
 typedef enum size_op {

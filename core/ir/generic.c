@@ -81,6 +81,34 @@ Val b_merge(B *b, Val x, int from, int to, int64_t n, int32_t sym) {
   return b_take(b, v, at, from);
 }
 
+/* Only an outermost generic dim among static ones lies without holes in the split value. */
+static bool splits_whole(ir_dim d, int ndims, const ir_dim *dims) {
+  bool whole = d.sym || !dims[0].sym;
+  for (int i = 1; i < ndims; i++) whole = whole && !dims[i].sym;
+  return whole;
+}
+
+Val b_split(B *b, Val x, int axis, int ndims, const ir_dim *dims) {
+  if (ir_bad(b, x)) return BAD;
+  shape s = *b_shape(b, x), line = {.rank = ndims};
+  int64_t phys = 1, step = 1;
+  for (int i = 0; i < ndims; i++) phys *= (line.d[i] = dims[i]).n;
+  shape out = {.rank = s.rank + ndims - 1};
+  for (int i = 0; i < out.rank; i++)
+    out.d[i] = i < axis ? s.d[i] : i < axis + ndims ? dims[i - axis] : s.d[i - ndims + 1];
+  if (splits_whole(s.d[axis], ndims, dims)) {
+    if (s.d[axis].n != phys) x = ir_resize_axis(b, x, axis, phys);
+    return rename_sizes(b, x, &out, 0);
+  }
+  Val at = BAD, stride = b_const_i(b, DT_I32, step);
+  for (int i = ndims - 1; i >= 0; i--) { /* the logical place of each element */
+    Val part = b_mul(b, b_iota(b, DT_I32, &line, i), stride);
+    at = at == BAD ? part : b_add(b, at, part);
+    stride = b_mul(b, stride, dims[i].sym ? b_symbol_size(b, dims[i].sym) : b_const_i(b, DT_I32, dims[i].n));
+  }
+  return b_take(b, x, at, axis);
+}
+
 /* --- sizes on the host --- */
 
 static int put_code(size_code *out, int n, int cap, size_op op, int64_t v) {

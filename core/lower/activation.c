@@ -107,6 +107,7 @@ static void leaky_relu_backward(L *l) {
 static void threshold(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0);
+  m_dtype(l, b_dtype(b, x), M_NO_BOOL | M_NO_COMPLEX);
   ret(l, b_select(b, b_le(b, x, num(l, 1, x)), num(l, 2, x), x));
 }
 
@@ -119,7 +120,8 @@ static void threshold_backward(L *l) {
 static void hardtanh(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0);
-  m_dtype(l, b_dtype(b, x), M_NO_BOOL | M_NO_COMPLEX);
+  if (b_dtype(b, x) == DT_BOOL) l_fail(l, TPU_RUNTIME, "Bool inputs not supported for %s", l_name(l));
+  m_dtype(l, b_dtype(b, x), M_NO_COMPLEX);
   ret(l, b_clamp(b, num(l, 1, x), x, num(l, 2, x)));
 }
 
@@ -306,7 +308,7 @@ const tpu_row rows_activation[] = {
     {"elu_backward", elu_backward, 0, F},
     {"leaky_relu", leaky_relu, 0, F},
     {"leaky_relu_backward", leaky_relu_backward, 0, F},
-    {"threshold", threshold, 0, ANY | ROW_SHARED},
+    {"threshold", threshold, 0, ANY | ROW_SHARED | ROW_FITS},
     {"threshold_backward", threshold_backward, 0, ANY},
     {"hardtanh", hardtanh, 0, ANY},
     {"hardtanh_backward", hardtanh_backward, 0, F},

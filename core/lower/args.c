@@ -119,11 +119,20 @@ int32_t l_datum(const L *l) { return l->op->row->datum; }
 uint32_t l_flags(const L *l) { return l->op->row->flags; }
 const char *l_name(const L *l) { return l->op->row->name; }
 int64_t l_rung(const L *l) { return l->op->rung; }
-int64_t l_num_outs(const L *l) { return l->op->nouts_given; }
 
 bool l_on_cpu(const L *l) {
   (void)l;
   return !rt_is_open() || rt_get_info()->is_cpu;
+}
+
+bool l_in_place(const L *l) { return l->op->variant == TPU_INPLACE; }
+
+tpu_dtype l_written_dtype(const L *l) {
+  const tpu_op *op = l->op;
+  bool out = op->variant == TPU_OUT;
+  if (!out && op->variant != TPU_INPLACE) return DT_NONE;
+  uint32_t at = out ? op->out_first : 0;
+  return at < op->ntensors && op->tensors[at].defined ? (tpu_dtype)op->tensors[at].dtype : DT_NONE;
 }
 
 static const op_arg *arg_at(const L *l, int i) {

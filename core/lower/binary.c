@@ -98,10 +98,21 @@ static void pow_(L *l) { /* Tensor_Tensor, Tensor_Scalar, Scalar */
 
 static void ldexp_(L *l) { /* self * 2^other; the power is a float of its own */
   B *b = l_b(l);
+  if (m_arg_dtype(l, 1) == DT_BOOL && !dt_is_integral(m_arg_dtype(l, 0)))
+    l_fail(l, TPU_NOT_IMPLEMENTED, "\"ldexp_cpu_exp\" not implemented for 'Bool'");
   Val e = l_to_float(l, 1);
   Val power = m_unary(b, M_EXP2, e);
   tpu_dtype dt = dt_promote(b_dtype(b, l_tensor(l, 0)), b_dtype(b, power));
   ret(l, m_binary(b, OP_MUL, l_tensor_as(l, 0, dt), b_cast(b, power, dt)));
+}
+
+static void heaviside(L *l) {
+  tpu_dtype x = m_arg_dtype(l, 0), y = m_arg_dtype(l, 1), to = l_written_dtype(l);
+  if (dt_is_complex(x) || dt_is_complex(y))
+    l_fail(l, TPU_RUNTIME, "heaviside is not yet implemented for complex tensors.");
+  if (x != y || (to != DT_NONE && to != x))
+    l_fail(l, TPU_RUNTIME, "heaviside is not yet implemented for tensors with different dtypes.");
+  binary(l);
 }
 
 /* --- three operands --- */
@@ -110,10 +121,11 @@ static void ldexp_(L *l) { /* self * 2^other; the power is a float of its own */
 static void lerp(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0), y = l_tensor(l, 1);
-  tpu_dtype dt = m_dtype(l, b_dtype(b, x), M_NO_INT);
+  tpu_dtype dt = b_dtype(b, x);
   if (b_dtype(b, y) != dt)
     l_fail(l, TPU_RUNTIME, "expected dtype %s for `end` but got dtype %s", tpu_dtype_torch_name(dt),
            tpu_dtype_torch_name(b_dtype(b, y)));
+  m_dtype(l, dt, M_NO_INT);
   Val w = l_is_tensor(l, 2) ? m_wide(b, l_tensor_as(l, 2, dt)) : l_scalar(l, 2, dt_acc(dt));
   ret(l, b_cast(b, m_lerp(b, m_wide(b, x), m_wide(b, y), w), dt));
 }
@@ -206,7 +218,7 @@ const tpu_row rows_binary[] = {
     {"special_zeta.other_scalar", binary, M_ZETA, R},
     {"igamma", binary, M_IGAMMA, FLOATS},
     {"igammac", binary, M_IGAMMAC, FLOATS},
-    {"heaviside", binary, M_HEAVISIDE, N},
+    {"heaviside", heaviside, M_HEAVISIDE, N},
     {"gcd", binary, M_GCD, I | M_NO_BOOL},
     {"lcm", binary, M_LCM, I | M_NO_BOOL},
     {"nextafter", binary, M_NEXTAFTER, FLOATS},

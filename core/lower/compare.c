@@ -6,7 +6,7 @@
 static void compare(L *l) { /* datum: b_cmp_dir */
   B *b = l_b(l);
   b_cmp_dir dir = (b_cmp_dir)l_datum(l);
-  tpu_dtype dt = m_dtype(l, l_result_type2(l, 0, 1), dir > CMP_NE ? M_NO_COMPLEX : 0);
+  tpu_dtype dt = m_dtype(l, l_result_type2(l, 0, 1), (dir > CMP_NE ? M_NO_COMPLEX : 0) | M_COMPARES);
   ret(l, b_cmp(b, dir, l_tensor_as(l, 0, dt), l_tensor_as(l, 1, dt)));
 }
 
@@ -38,8 +38,9 @@ static void masked_fill(L *l) { /* self, mask, value: a Scalar or a 0-dim tensor
     l_fail(l, TPU_RUNTIME,
            "masked_fill only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
            b_rank(b, l_tensor(l, 2)));
-  if (dt_is_complex(vd) && !dt_is_complex(dt))
-    l_fail(l, TPU_RUNTIME, "value cannot be converted to type %s without overflow", tpu_dtype_torch_name(dt));
+  if (l_is_tensor(l, 2) && dt_is_complex(vd) && !dt_is_complex(dt))
+    b_check(b, b_eq(b, b_imag(b, l_tensor(l, 2)), b_const(b, dt_real(vd), 0)), TPU_RUNTIME,
+            "value cannot be converted to a real type without overflow");
   ret(l, b_select(b, mask, l_tensor_as(l, 2, dt), x));
 }
 
@@ -54,7 +55,9 @@ static void clamp(L *l) {
   if (lo >= 0) idx[n++] = lo;
   if (hi >= 0) idx[n++] = hi;
   tpu_dtype dt = m_dtype(l, l_result_type(l, n, idx), 0);
-  if (dt_is_complex(dt)) l_fail(l, TPU_RUNTIME, "clamp is not supported for complex types");
+  if (dt == DT_BOOL && lo >= 0 && hi >= 0) m_dtype(l, dt, M_NO_BOOL);
+  if (dt_is_complex(dt)) m_check_cast(l, dt);
+  if (dt_is_complex(dt)) l_fail(l, TPU_NOT_IMPLEMENTED, "clamp is not supported for complex types");
   Val v = l_tensor_as(l, 0, dt);
   if (lo >= 0) v = b_maximum(b, v, l_tensor_as(l, lo, dt));
   if (hi >= 0) v = b_minimum(b, v, l_tensor_as(l, hi, dt));
@@ -75,13 +78,13 @@ const tpu_row rows_compare[] = {
     {"logical_or", logical, OP_OR, P},
     {"logical_xor", logical, OP_XOR, P},
     {"where.self", where, 0, P},
-    {"masked_fill.Scalar", masked_fill, 0, P | ROW_SHARED},
+    {"masked_fill.Scalar", masked_fill, 0, P | ROW_SHARED | ROW_FITS},
     {"masked_fill.Tensor", masked_fill, 0, P | ROW_SHARED},
-    {"clamp", clamp, 0, P},
+    {"clamp", clamp, 0, P | ROW_FITS},
     {"clamp.Tensor", clamp, 0, P},
-    {"clamp_min", clamp, 1, P},
+    {"clamp_min", clamp, 1, P | ROW_FITS},
     {"clamp_min.Tensor", clamp, 1, P},
-    {"clamp_max", clamp, 2, P},
+    {"clamp_max", clamp, 2, P | ROW_FITS},
     {"clamp_max.Tensor", clamp, 2, P},
     {0},
 };

@@ -46,7 +46,7 @@ const tpu_row rows_copy[] = {
     {"tpu::dense", dense, 0, ROW_PASS | ROW_INTERNAL},
     {"tpu::cast", cast, 0, P | ROW_INTERNAL},
     {"clone", clone, 0, P}, /* the core looks at memory_format */
-    {"fill_.Scalar", fill, 0, P | ROW_SHARED},
+    {"fill_.Scalar", fill, 0, P | ROW_SHARED | ROW_FITS},
     {"fill_.Tensor", fill, 0, P | ROW_SHARED},
     {"zero_", zero, 0, P | ROW_SHARED},
     {0},

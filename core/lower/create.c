@@ -23,9 +23,6 @@ static tpu_dtype dtype_or(L *l, int i, tpu_dtype t) {
   return dt_is_complex(t) ? dt_complex(default_float()) : dt_is_float(t) ? default_float() : t;
 }
 
-/* Of a tensor of zeros and ones. */
-static tpu_dtype unit_type(L *l) { return l_num_outs(l) ? DT_BOOL : DT_F64; }
-
 /* --- constants --- */
 
 /* datum of the fills: where shape, value and dtype come from. */
@@ -38,8 +35,7 @@ static void full(L *l) { /* zeros, ones, full; *_like; new_* */
   int dtype = constant ? next : next + 1;
   tpu_dtype dt = l_dtype(l, dtype);
   if (dt == DT_NONE)
-    dt = like ? b_dtype(b, l_tensor(l, 0))
-              : dtype_or(l, dtype, constant ? unit_type(l) : l_scalar_dtype(l, next));
+    dt = like ? b_dtype(b, l_tensor(l, 0)) : dtype_or(l, dtype, constant ? DT_F64 : l_scalar_dtype(l, next));
   shape s = d & IS_LIKE ? *b_shape(b, l_tensor(l, 0)) : size_arg(l, size);
   ret(l, b_full(b, &s, constant ? b_const(b, dt, d & ONE ? 1 : 0) : l_scalar(l, next, dt)));
 }
@@ -102,7 +98,6 @@ static tpu_error *compose_range(composition *c) {
   bool asked = n < call->nargs && a[n].tag == TPU_A_DTYPE;
   tpu_dtype dt = asked ? tpu_dtype_from_torch((int)a[n].u.i) : DT_NONE;
   if (asked && dt == DT_NONE) return c_decline(c, "a dtype that XLA does not have");
-  if (dt == DT_NONE && call->nouts) dt = tpu_dtype_from_torch(call->outs[0].dtype);
   if (dt == DT_NONE) dt = ints && !closed ? DT_I64 : DT_F32;
   if (dt_is_complex(dt) || dt == DT_BOOL)
     return tpu_err(TPU_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'", closed ? "range" : "arange",
@@ -129,7 +124,9 @@ static Val linear(L *l, tpu_dtype dt, tpu_dtype wide, int64_t n) {
   tpu_dtype round = dt_is_low(dt) ? dt : wide; /* 16-bit steps are 16-bit numbers on the CPU as well */
   Val span = b_cast(b, b_cast(b, b_sub(b, end, start), round), wide);
   Val step = b_cast(b, b_cast(b, b_div(b, span, last), round), wide), half = b_const_i(b, DT_I64, n / 2);
-  Val up = b_add(b, start, b_mul(b, step, i)), down = b_sub(b, end, b_mul(b, step, b_sub(b, last, i)));
+  Val far = b_cast(b, b_cast(b, b_mul(b, step, i), round), wide),
+      near = b_cast(b, b_cast(b, b_mul(b, step, b_sub(b, last, i)), round), wide);
+  Val up = b_add(b, start, far), down = b_sub(b, end, near);
   return b_select(b, b_lt(b, b_iota(b, DT_I64, &s, 0), half), up, down);
 }
 
@@ -140,6 +137,7 @@ static void linspace(L *l) {
   tpu_dtype a = m_arg_dtype(l, 0), z = m_arg_dtype(l, 1);
   tpu_dtype dt = dtype_or(l, l_datum(l) ? 4 : 3, dt_is_complex(a) || dt_is_complex(z) ? DT_C128 : DT_F64);
   if (n < 0) l_fail(l, TPU_RUNTIME, "number of steps must be non-negative");
+  m_dtype(l, dt, n > 1 ? M_NO_BOOL : 0);
   for (int i = 0; i < 2; i++)
     if (l_is_tensor(l, i) && b_rank(b, l_tensor(l, i)))
       l_fail(l, TPU_RUNTIME,
@@ -169,7 +167,7 @@ static void eye(L *l) { /* eye(n), eye.m(n, m): datum 0, 1 */
   if (!b_ok(b)) return;
   shape s = shape_of(2, (int64_t[]){n, m});
   Val on = b_eq(b, b_iota(b, DT_I64, &s, 0), b_iota(b, DT_I64, &s, 1));
-  ret(l, b_cast(b, on, dtype_or(l, l_datum(l) + 1, unit_type(l))));
+  ret(l, b_cast(b, on, dtype_or(l, l_datum(l) + 1, DT_F64)));
 }
 
 static void triangle(L *l) { /* tril, triu (self, diagonal): datum 0, 1 */
@@ -192,6 +190,9 @@ static void triangle_indices(L *l) {
   B *b = l_b(l);
   int64_t rows = l_int(l, 0), cols = l_int(l, 1), offset = l_int(l, 2), n = 0;
   bool upper = l_datum(l);
+  tpu_dtype dt = dtype_or(l, 3, DT_I64);
+  if (dt != DT_I64 && dt != DT_I32)
+    l_fail(l, TPU_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", l_name(l), tpu_dtype_torch_name(dt));
   enum { LIMIT = 1 << 13 };
   int64_t buf[2 * LIMIT];
   if (rows < 0) l_fail(l, TPU_RUNTIME, "row must be non-negative, got%lld", (long long)rows);
@@ -209,8 +210,7 @@ static void triangle_indices(L *l) {
       }
     }
   }
-  tpu_dtype dt = l_dtype(l, 3);
-  ret(l, b_reshape_to(b, b_dense_i64(b, dt == DT_NONE ? DT_I64 : dt, buf, (int)n), 2, (int64_t[]){2, n / 2}));
+  ret(l, b_reshape_to(b, b_dense_i64(b, dt, buf, (int)n), 2, (int64_t[]){2, n / 2}));
 }
 
 #define LINSPACE(name, datum)                                                            \
@@ -219,16 +219,16 @@ static void triangle_indices(L *l) {
     name ".Scalar_Tensor", linspace, datum, ROW_NONE                                     \
   }
 const tpu_row rows_create[] = {
-    {"full", full, 0, ROW_PASS | ROW_SIZED},
+    {"full", full, 0, ROW_PASS | ROW_SIZED | ROW_FITS},
     {"zeros", full, ZERO, ROW_PASS | ROW_SIZED},
     {"ones", full, ONE, ROW_PASS | ROW_SIZED},
-    {"new_full", full, IS_NEW, ROW_PASS | ROW_SIZED},
+    {"new_full", full, IS_NEW, ROW_PASS | ROW_SIZED | ROW_FITS},
     {"new_zeros", full, IS_NEW | ZERO, ROW_PASS | ROW_SIZED},
     {"new_ones", full, IS_NEW | ONE, ROW_PASS | ROW_SIZED},
-    {"full_like", full, IS_LIKE, ROW_POINTWISE}, /* the core looks at memory_format */
+    {"full_like", full, IS_LIKE, ROW_POINTWISE | ROW_FITS}, /* the core looks at memory_format */
     {"zeros_like", full, IS_LIKE | ZERO, ROW_POINTWISE},
     {"ones_like", full, IS_LIKE | ONE, ROW_POINTWISE},
-    {"scalar_tensor", scalar_tensor, 0, ROW_NONE},
+    {"scalar_tensor", scalar_tensor, 0, ROW_NONE | ROW_FITS},
     {"tpu::arange", arange, 0, ROW_PASS | ROW_SIZED | ROW_COUNT | ROW_INTERNAL},
     {"arange", .compose = compose_range},
     {"arange.start", .compose = compose_range},

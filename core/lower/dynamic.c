@@ -10,7 +10,8 @@ static Val count_of(B *b, Val flat) { return b_sum(b, b_cast(b, flat, DT_I64), 1
 /* tpu::nonzero(x): i64[numel, rank] and their number */
 static void nonzero(L *l) {
   B *b = l_b(l);
-  Val x = b_cast(b, l_tensor(l, 0), DT_BOOL), flat = ix_flat(b, x), col[IR_MAX_RANK];
+  Val x = ix_room(b, b_cast(b, l_tensor(l, 0), DT_BOOL), b_const_i(b, DT_BOOL, 0)), flat = ix_flat(b, x),
+      col[IR_MAX_RANK];
   int rank = b_rank(b, x);
   int64_t n = b_numel_static(b, flat), stride = n;
   if (!b_ok(b)) return;
@@ -38,24 +39,35 @@ static void masked_select(L *l) {
     l_fail(l, TPU_RUNTIME, "masked_select: expected BoolTensor or ByteTensor for mask");
   shape s = b_broadcast_shape(b, x, mask);
   if (!b_ok(b)) return;
-  Val flat = ix_flat(b, b_broadcast_to(b, b_cast(b, mask, DT_BOOL), &s));
-  ret(l, ix_pack(b, ix_rank(b, flat), ix_flat(b, b_broadcast_to(b, x, &s)), b_numel_static(b, flat)));
+  mask = ix_room(b, b_broadcast_to(b, b_cast(b, mask, DT_BOOL), &s), b_const_i(b, DT_BOOL, 0));
+  Val flat = ix_flat(b, mask);
+  x = ix_flat(b, ix_room(b, b_broadcast_to(b, x, &s), BAD));
+  ret(l, ix_pack(b, ix_rank(b, flat), x, b_numel_static(b, flat)));
   ret(l, count_of(b, flat));
 }
 
 /* --- unique --- */
 
-/* From flags that say where a new value begins (i1[n], the first one set), the order (BAD: as it stands) and
- * the values in that order: values, inverse, counts, number. */
-static void ret_groups(L *l, Val starts, Val order, Val values, int axis, const shape *inverse_shape) {
+/* Generic dims: everything up to the results runs on static dims with the padding behind the data, since the
+ * counted results are static in any case. */
+typedef struct groups {
+  Val values; /* where `starts` says, a new value begins; their axis is static */
+  Val starts; /* i1[n] */
+  Val valid;  /* i1[n]: not padding */
+  Val order;  /* I64[n]: where the values came from; BAD: as they stand */
+  int axis;
+} groups;
+
+/* Values, inverse (in the dims of `inverse`), counts, number. */
+static void ret_groups(L *l, const groups *g, const shape *inverse) {
   B *b = l_b(l);
-  int64_t n = b_dim_static(b, starts, 0);
-  Val one = b_const_i(b, DT_I32, 1),
+  int64_t n = b_dim_static(b, g->starts, 0);
+  Val one = b_const_i(b, DT_I32, 1), starts = b_and(b, g->starts, g->valid),
       group = b_sub(b, b_cumulative(b, RED_SUM, b_cast(b, starts, DT_I32), 0, false), one);
-  Val place = b_select(b, starts, group, b_neg(b, one));
-  ret(l, ix_move(b, ix_pack(b, place, ix_move(b, values, axis, 0), n), 0, axis));
-  Val group64 = b_cast(b, group, DT_I64);
-  ret(l, b_reshape(b, order < 0 ? group64 : ix_pack(b, order, group64, n), inverse_shape));
+  Val place = b_select(b, starts, group, b_neg(b, one)), group64 = b_cast(b, group, DT_I64);
+  ret(l, ix_move(b, ix_pack(b, place, ix_move(b, g->values, g->axis, 0), n), 0, g->axis));
+  ret(l, ix_unflat(b, g->order < 0 ? group64 : ix_pack(b, g->order, group64, n), inverse));
+  group = b_select(b, g->valid, group, b_neg(b, one));
   ret(l,
       b_scatter_nd(b, SCAT_ADD, b_zeros(b, DT_I64, b_shape(b, group)), &group, 1, b_const_i(b, DT_I64, 1)));
   ret(l, count_of(b, starts));
@@ -69,10 +81,10 @@ static Val differs_from_last(B *b, Val v, int axis) {
   return b_pad_axis(b, d, 0, 1, 0, b_const_i(b, DT_BOOL, 1));
 }
 
-static void ret_no_groups(L *l, Val values, const shape *inverse_shape) {
+static void ret_no_groups(L *l, Val values, const shape *inverse) {
   B *b = l_b(l);
   ret(l, values);
-  ret(l, b_zeros(b, DT_I64, inverse_shape));
+  ret(l, b_zeros(b, DT_I64, inverse));
   ret(l, b_zeros(b, DT_I64, &(shape){.rank = 1}));
   ret(l, b_const_i(b, DT_I64, 0));
 }
@@ -86,14 +98,19 @@ static bool has_order(L *l, Val x) {
 /* tpu::unique(x, bool sort, bool inverse): x flat; with sort false only neighbours are compared */
 static void unique(L *l) {
   B *b = l_b(l);
-  Val x = l_tensor(l, 0), v = ix_flat(b, x), order = BAD;
+  Val x = l_tensor(l, 0), v = ix_flat(b, x);
+  groups g = {.order = BAD};
   if (!has_order(l, x)) return;
-  if (b_numel_static(b, v) == 0) {
+  if (ix_is_empty(b_shape(b, v))) {
     ret_no_groups(l, v, b_shape(b, x));
     return;
   }
-  if (l_bool(l, 1)) v = b_sort(b, v, 0, false, l_bool(l, 2) ? &order : NULL);
-  ret_groups(l, differs_from_last(b, v, 0), order, v, 0, b_shape(b, x));
+  g.valid = ix_room(b, b_valid(b, b_shape(b, v), 1), BAD);
+  if (l_bool(l, 1)) v = b_sort(b, v, 0, false, l_bool(l, 2) ? &g.order : NULL);
+  if (g.order != BAD) g.order = ix_room(b, g.order, BAD);
+  g.values = ix_room(b, v, BAD);
+  g.starts = differs_from_last(b, g.values, 0);
+  ret_groups(l, &g, b_shape(b, x));
 }
 
 enum { UNIQUE_KEYS = 16 };
@@ -117,13 +134,11 @@ static Val columns_left(B *b, void *ctx, const Val *args) {
   return b_ge(b, args[0], b_const_i(b, DT_I32, 0));
 }
 
-/* The order that sorts the rows of v[n, m], I32[n]. */
+/* The order that sorts the rows of v[n, m], I32[n]. Columns that are last decide last. */
 static Val row_order(B *b, Val v) {
-  tpu_dtype dt = b_dtype(b, v);
   int64_t n = b_dim_static(b, v, 0), m = b_dim_static(b, v, 1);
   shape line = shape_of(1, &n);
   Val at = b_iota(b, DT_I32, &line, 0), in[UNIQUE_KEYS + 1], out[UNIQUE_KEYS + 1];
-  v = b_cast(b, v, dt == DT_BOOL ? DT_U8 : dt_acc(dt));
   if (!b_ok(b) || m == 0) return at;
   if (m <= UNIQUE_KEYS) {
     for (int i = 0; i < m; i++) in[i] = b_reshape(b, b_slice(b, v, 1, i, i + 1, 1), &line);
@@ -136,27 +151,44 @@ static Val row_order(B *b, Val v) {
   return out[1];
 }
 
+/* The order of the slices of v along the axis, what is not valid behind; I32[n]. */
+static Val slice_order(B *b, Val v, int axis, Val valid, bool padded) {
+  tpu_dtype dt = b_dtype(b, v);
+  int64_t n = b_dim_static(b, v, axis), total = b_numel_static(b, v);
+  Val rows = b_reshape_to(b, ix_move(b, v, axis, 0), 2, (int64_t[]){n, n ? total / n : 0});
+  rows = b_cast(b, rows, dt == DT_BOOL ? DT_U8 : dt_acc(dt));
+  if (padded) {
+    Val first = b_cast(b, b_unsqueeze(b, b_not(b, valid), 1), b_dtype(b, rows));
+    rows = b_concat(b, (Val[]){first, rows}, 2, 1);
+  }
+  return row_order(b, rows);
+}
+
 /* tpu::unique_dim(x, int dim, bool sort): the slices along dim as wholes */
 static void unique_dim(L *l) {
   B *b = l_b(l);
-  Val x = l_tensor(l, 0), order = BAD, v = x;
-  int axis = l_axis(l, 1, b_rank(b, x));
+  Val x = l_tensor(l, 0), v = x;
+  groups g = {.order = BAD, .axis = l_axis(l, 1, b_rank(b, x))};
   if (!has_order(l, x)) return;
   if (b_rank(b, x) == 0) v = b_unsqueeze(b, x, 0);
-  int64_t n = b_dim_static(b, v, axis), total = b_numel_static(b, v);
-  shape line = shape_of(1, &n);
-  if (n == 0 || total == 0) {
-    if (n)
+  shape s = *b_shape(b, v), line = {.rank = 1, .d = {s.d[g.axis]}};
+  if (ix_is_empty(&s)) {
+    if (line.d[0].n)
       l_fail(l, TPU_RUNTIME,
              "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied");
     ret_no_groups(l, x, &line);
     return;
   }
+  g.valid = ix_room(b, b_valid(b, &line, 1), BAD);
+  v = ix_room(b, v, b_like(b, v, 0)); /* so that slices do not differ in their padding */
   if (l_bool(l, 2)) {
-    order = row_order(b, b_reshape_to(b, ix_move(b, v, axis, 0), 2, (int64_t[]){n, total / n}));
-    v = b_take(b, v, order, axis);
+    g.order = slice_order(b, v, g.axis, g.valid, line.d[0].sym);
+    v = b_take(b, v, g.order, g.axis);
   }
-  ret_groups(l, differs_from_last(b, v, axis), order, v, axis, &line);
+  g.starts = differs_from_last(b, v, g.axis);
+  s.d[g.axis].sym = 0;
+  g.values = b_relabel(b, v, &s);
+  ret_groups(l, &g, &line);
 }
 
 /* --- sizes, bincount --- */
@@ -191,6 +223,7 @@ static void extent(L *l) {
   x = b_cast(b, ix_flat(b, x), DT_I64);
   b_check(b, b_ge(b, x, b_const_i(b, DT_I64, 0)), TPU_RUNTIME,
           "bincount only supports 1-d non-negative integral inputs.");
+  x = ix_room(b, x, b_const_i(b, DT_I64, -1));
   ret(l, b_add(b, b_reduce(b, RED_MAX, b_pad_axis(b, x, 0, 1, 0, b_const_i(b, DT_I64, -1)), 1, false),
                b_const_i(b, DT_I64, 1)));
 }
@@ -206,7 +239,10 @@ static void bincount(L *l) {
   Val w = b_const_i(b, DT_I64, 1);
   if (l_has(l, 1)) {
     w = ix_flat(b, l_tensor(l, 1));
-    if (b_ok(b) && b_dim_static(b, w, 0) != b_dim_static(b, x, 0))
+    const shape *ws = b_shape(b, w), *xs = b_shape(b, x);
+    if (ws->d[0].sym != xs->d[0].sym)
+      l_fail(l, TPU_NOT_IMPLEMENTED, "bincount: weights of another generic size");
+    else if (!ws->d[0].sym && ws->d[0].n != xs->d[0].n)
       l_fail(l, TPU_RUNTIME, "weights should be 1-d and have the same length as input");
     if (b_dtype(b, w) != DT_F32) w = b_cast(b, w, DT_F64);
   }

@@ -20,14 +20,13 @@ static int64_t numel(const tpu_tensor *t) {
 
 /* Returns the first n of t along its first dim. */
 static tpu_error *return_prefix(composition *c, const tpu_tensor *t, int64_t n) {
-  int64_t sizes[16], room = t->rank ? t->sizes[0] : 1, rung = ladder_rung(n);
-  if (numel(t) >= SHRINK_FROM && rung < room / 4) {
+  int64_t room = t->rank ? t->sizes[0] : 1, rung = ladder_rung(n);
+  if (numel(t) >= SHRINK_FROM && rung < room / 4 && !(tpu_sizes_auto() && rt_get_info()->is_cpu)) {
     tpu_arg args[4] = {c_tensor(t), c_int(0), c_int(0), c_int(rung)};
     TRY(c_run(c, "narrow_copy", 4, args, 1, &t));
   }
-  memcpy(sizes, t->sizes, t->rank * sizeof *sizes);
-  sizes[0] = n;
-  c_return(c, t, t->rank, sizes);
+  TRY(c_first(c, t, 0, n));
+  c_return(c, t, t->rank, t->sizes);
   return NULL;
 }
 
@@ -93,8 +92,8 @@ static tpu_error *check_mask(const tpu_tensor *x, const tpu_tensor *mask, int at
 
 enum { INDEX_MAX = 32 };
 
-/* The list with every mask replaced by the columns of its trues. room: the columns may be longer than the
- * count (zeros behind). */
+/* The list with every mask replaced by the columns of its trues. room: where sizes are exact the columns may
+ * be longer than the count (zeros behind). */
 static tpu_error *expand_masks(composition *c, const tpu_tensor *x, const tpu_arg *a, bool room,
                                tpu_tensor *list, int *len, int64_t *count) {
   int at = 0;
@@ -112,7 +111,10 @@ static tpu_error *expand_masks(composition *c, const tpu_tensor *x, const tpu_ar
     TRY(c_run(c, "tpu::nonzero", 1, &mask, 2, out));
     TRY(c_item(c, out[1], count));
     int64_t most = out[0]->sizes[0], n = *count, rung = ladder_rung(n);
-    if (room && n) n = rung < most ? rung : most;
+    if (tpu_sizes_auto())
+      TRY(c_first(c, out[0], 0, n));
+    else if (room && n)
+      n = rung < most ? rung : most;
     for (int j = 0; j < width; j++) {
       int64_t stride = width;
       list[at++] = *c_view(c, out[0], 1, &n, &stride, j);
@@ -135,10 +137,8 @@ tpu_error *hosted_index(composition *c) {
   TRY(expand_masks(c, x, a, whole, list, &n, &count));
   tpu_arg args[2] = {c_tensor(x), {.tag = TPU_A_TENSORS, .n = (uint32_t)n, .u.t = list}};
   TRY(c_run(c, c->call->row->name, 2, args, 1, &out));
-  int64_t sizes[16];
-  memcpy(sizes, out->sizes, out->rank * sizeof *sizes);
-  if (whole) sizes[0] = count;
-  c_return(c, out, out->rank, sizes);
+  if (whole) TRY(c_first(c, out, 0, count));
+  c_return(c, out, out->rank, out->sizes);
   return NULL;
 }
 
@@ -172,6 +172,9 @@ static tpu_error *return_groups(composition *c, const tpu_tensor **out, int dim,
   TRY(c_item(c, out[3], &n));
   if (dim == 0) {
     TRY(return_prefix(c, out[0], n));
+  } else if (tpu_sizes_auto() && n > 1) {
+    TRY(c_first(c, out[0], dim, n));
+    c_return(c, out[0], out[0]->rank, out[0]->sizes);
   } else {
     tpu_arg args[4] = {c_tensor(out[0]), c_int(dim), c_int(0), c_int(n)};
     const tpu_tensor *cut;
@@ -245,8 +248,7 @@ tpu_error *hosted_repeat_interleave(composition *c) {
   TRY(c_item(c, sum, &n));
   tpu_arg args[2] = {*arg(c, 0), c_int(n ? ladder_rung(n) : 0)};
   TRY(c_run(c, "repeat_interleave.Tensor", 2, args, 1, &out));
-  c_return(c, out, 1, &n);
-  return NULL;
+  return return_prefix(c, out, n);
 }
 
 /* (self, weights, minlength) */
@@ -260,8 +262,7 @@ static tpu_error *bincount(composition *c) {
   if (n < least) n = least;
   tpu_arg args[3] = {*arg(c, 0), empty ? c_none() : *arg(c, 1), c_int(n ? ladder_rung(n) : 0)};
   TRY(c_run(c, "tpu::bincount", 3, args, 1, &out));
-  c_return(c, out, 1, &n);
-  return NULL;
+  return return_prefix(c, out, n);
 }
 
 const tpu_row rows_hosted[] = {{"nonzero", NULL, 0, ROW_NONE, nonzero},

@@ -74,7 +74,7 @@ static void take(L *l) {
     ret(l, b_zeros(b, b_dtype(b, x), b_shape(b, idx)));
     return;
   }
-  if (b_numel_static(b, x) == 0) l_fail(l, TPU_INDEX, "take(): tried to take from an empty tensor");
+  if (ix_is_empty(b_shape(b, x))) l_fail(l, TPU_INDEX, "take(): tried to take from an empty tensor");
   ret(l, b_take(b, ix_flat(b, x),
                 ix_ready(l, idx, x, -1, IX_WRAP, TPU_INDEX,
                          "out of range: tried to access an index outside of the tensor"),
@@ -100,7 +100,7 @@ static void index_fill(L *l) {
   Val value = l_tensor_as(l, 3, dt);
   idx = ix_flat(b, ix_ready(l, idx, x, axis, IX_WRAP, TPU_INDEX, NULL));
   if (rank == 0) {
-    ret(l, b_numel_static(b, idx) ? value : x);
+    ret(l, b_is_generic(b, idx) || b_numel_static(b, idx) ? value : x);
     return;
   }
   shape line = {.rank = 1};
@@ -169,14 +169,16 @@ static void isin(L *l) {
   B *b = l_b(l);
   tpu_dtype dt = l_result_type2(l, 0, 1);
   Val x = l_tensor_as(l, 0, dt), set = ix_flat(b, l_tensor_as(l, 1, dt));
-  int64_t m = b_numel_static(b, set);
+  if (!b_ok(b)) return;
+  int64_t m = b_shape(b, set)->d[0].n;
   Val hit;
   if (m <= ISIN_DIRECT || dt_is_complex(dt)) {
     Val eq = b_eq(b, b_unsqueeze(b, x, b_rank(b, x)), set);
     hit = b_reduce(b, RED_OR, eq, 1u << b_rank(b, x), false);
   } else {
     Val sorted = b_sort(b, set, 0, false, NULL),
-        at = b_minimum(b, ix_search(b, sorted, x, false), b_const_i(b, DT_I32, m - 1));
+        last = b_sub(b, b_size(b, set, 0, DT_I32), b_const_i(b, DT_I32, 1)),
+        at = b_minimum(b, ix_search(b, sorted, x, false), last);
     hit = b_eq(b, b_take(b, sorted, at, 0), x);
   }
   ret(l, l_bool(l, 3) ? b_not(b, hit) : hit);
@@ -187,7 +189,7 @@ static void isin(L *l) {
 /* (self, size, fill_value): coordinates of the first `size` nonzeros, rows of fill_value behind. */
 static void nonzero_static(L *l) {
   B *b = l_b(l);
-  Val x = b_cast(b, l_tensor(l, 0), DT_BOOL), flat = ix_flat(b, x);
+  Val x = ix_room(b, b_cast(b, l_tensor(l, 0), DT_BOOL), b_const_i(b, DT_BOOL, 0)), flat = ix_flat(b, x);
   int rank = b_rank(b, x);
   int64_t size = l_int(l, 1), n = b_numel_static(b, flat), stride = n;
   if (size < 0) l_fail(l, TPU_RUNTIME, "nonzero_static: 'size' must be an non-negative integer");
@@ -231,7 +233,7 @@ const tpu_row rows_index[] = {
     {"index_select", index_select, 0, ROW_MASK | ROW_OVERLAP_ALL},
     {"gather", gather, 0, ROW_MASK | ROW_OVERLAP_ALL},
     {"take", take, 0, ROW_NONE | ROW_OVERLAP_ALL},
-    {"index_fill.int_Scalar", index_fill, 0, ROW_LIKE_SELF | ROW_SHARED},
+    {"index_fill.int_Scalar", index_fill, 0, ROW_LIKE_SELF | ROW_SHARED | ROW_FITS},
     {"index_fill.int_Tensor", index_fill, 0, ROW_LIKE_SELF | ROW_SHARED},
     {"bucketize.Tensor", bucketize, 0, ROW_NONE},
     {"bucketize.Scalar", bucketize, 0, ROW_NONE},

@@ -18,9 +18,32 @@ Val ix_raise(B *b, Val x, int rank) {
   return x;
 }
 
-Val ix_flat(B *b, Val x) { return b_reshape_to(b, x, 1, (int64_t[]){b_numel_static(b, x)}); }
+Val ix_flat(B *b, Val x) {
+  if (!b_is_generic(b, x)) return b_reshape_to(b, x, 1, (int64_t[]){b_numel_static(b, x)});
+  const shape *s = b_shape(b, x);
+  int64_t n = 1;
+  for (int i = 0; i < s->rank; i++) n *= s->d[i].n;
+  if (s->rank == 1) return x;
+  if (n > INT32_MAX) b_fail(b, TPU_NOT_IMPLEMENTED, "a generic value of more than 2^31 elements made flat");
+  return b_merge(b, x, 0, s->rank - 1, n, b_symbol(b, b_numel(b, x, DT_I32)));
+}
 
-static bool static_empty(const shape *s) {
+Val ix_unflat(B *b, Val v, const shape *s) {
+  bool generic = false;
+  for (int i = 0; i < s->rank; i++) generic = generic || s->d[i].sym;
+  if (!b_ok(b)) return BAD;
+  return !generic ? b_reshape(b, v, s) : s->rank == 1 ? b_relabel(b, v, s) : b_split(b, v, 0, s->rank, s->d);
+}
+
+Val ix_room(B *b, Val x, Val fill) {
+  if (fill != BAD) x = b_mask_pad(b, x, axes_all(b_rank(b, x)), fill);
+  if (!b_ok(b)) return BAD;
+  shape s = *b_shape(b, x);
+  for (int i = 0; i < s.rank; i++) s.d[i].sym = 0;
+  return b_relabel(b, x, &s);
+}
+
+bool ix_is_empty(const shape *s) {
   for (int i = 0; i < s->rank; i++)
     if (!s->d[i].sym && s->d[i].n == 0) return true;
   return false;
@@ -49,7 +72,7 @@ Val ix_ready(L *l, Val idx, Val x, int axis, int wrap, tpu_code code, const char
           : axis < 0 ? b_numel(b, x, dt)
                      : b_size(b, x, axis, dt),
       zero = b_const_i(b, dt, 0);
-  if (!b_ok(b) || static_empty(b_shape(b, idx))) return idx;
+  if (!b_ok(b) || ix_is_empty(b_shape(b, idx))) return idx;
   Val low = wrap & IX_WRAP ? b_neg(b, n) : zero;
   char words[160];
   if (!message) {
@@ -93,10 +116,11 @@ static Val count_before(B *b, Val sorted, Val v, bool right) {
 
 Val ix_search(B *b, Val sorted, Val v, bool right) {
   int last = b_rank(b, sorted) - 1;
-  int64_t m = b_dim_static(b, sorted, last), step = 1;
   if (!b_ok(b)) return BAD;
+  int64_t m = b_shape(b, sorted)->d[last].n, step = 1;
   if (last == 0 && m <= 32) return count_before(b, sorted, v, right);
-  Val at = b_zeros(b, DT_I32, b_shape(b, v)), bound = b_const_i(b, DT_I32, m), one = b_const_i(b, DT_I32, 1);
+  Val at = b_zeros(b, DT_I32, b_shape(b, v)), bound = b_size(b, sorted, last, DT_I32),
+      one = b_const_i(b, DT_I32, 1);
   if (m == 0) return at;
   while (step * 2 <= m) step *= 2;
   for (; step > 0 && b_ok(b); step /= 2) {
@@ -109,8 +133,15 @@ Val ix_search(B *b, Val sorted, Val v, bool right) {
 }
 
 Val ix_rank(B *b, Val mask) {
+  mask = b_mask_pad(b, mask, 1, b_const_i(b, DT_BOOL, 0));
   Val count = b_cumulative(b, RED_SUM, b_cast(b, mask, DT_I32), 0, false), one = b_const_i(b, DT_I32, 1);
   return b_select(b, mask, b_sub(b, count, one), b_neg(b, one));
+}
+
+Val ix_mask_place(B *b, Val mask) {
+  Val room = ix_room(b, mask, b_const_i(b, DT_BOOL, 0));
+  Val place = b_maximum(b, ix_rank(b, ix_flat(b, room)), b_const_i(b, DT_I32, 0));
+  return b_ok(b) ? b_relabel(b, b_reshape(b, place, b_shape(b, room)), b_shape(b, mask)) : BAD;
 }
 
 Val ix_pack(B *b, Val place, Val values, int64_t n) {

@@ -8,8 +8,13 @@
 Val ix_move(B *b, Val x, int from, int to);
 /* x with dims at the front until it has `rank`. */
 Val ix_raise(B *b, Val x, int rank);
-/* x flat; a rank-0 x becomes [1]. Static. */
+/* x flat; a rank-0 x becomes [1]. Of a generic x: one generic dim, its elements in logical order. */
 Val ix_flat(B *b, Val x);
+/* x as it lies, with its padding for elements: all dims static. The padding holds `fill`; BAD: anything. */
+Val ix_room(B *b, Val x, Val fill);
+/* The inverse of ix_flat: v[n] in the dims of s. */
+Val ix_unflat(B *b, Val v, const shape *s);
+bool ix_is_empty(const shape *s); /* no elements, whatever the generic sizes */
 /* Index values ready for the builder: I32 or I64, padding made 0, checked against the size of x's axis (of
  * the flat x when axis is -1); negative ones wrap round when `wrap`, else are out of range. `message` NULL:
  * names the dimension and its size. */
@@ -22,6 +27,8 @@ Val ix_take(L *l, Val x, Val idx, int axis);
 Val ix_search(B *b, Val sorted, Val v, bool right);
 /* For a flat mask: the rank of each true among the trues, -1 for false; I32. */
 Val ix_rank(B *b, Val mask);
+/* For a mask of any dims: its rank among the trues for each true, 0 for false; I32. */
+Val ix_mask_place(B *b, Val mask);
 /* values[i] at place[i] of an array of n zeros; places out of range are dropped. */
 Val ix_pack(B *b, Val place, Val values, int64_t n);
 /* The ranks' order as a selection: flat positions of the trues, in order, then zeros; I32[n]. */

@@ -48,6 +48,7 @@ enum {
   ROW_OVERLAP_SELF = 4096, /* a part of argument 0's */
   ROW_OVERLAP_ALL = 8192,  /* any argument's, the written argument itself aside */
   ROW_SHARED = 16384,      /* none; in place, elements of self may share a place: the last change stays */
+  ROW_FITS = 32768,        /* a Scalar that its dtype cannot hold is an error (call/fits.h) */
   ROW_FAMILY = 1 << 16     /* bits from here on are the family's own */
 };
 
@@ -123,12 +124,14 @@ Val l_random_words_like(L *l, const shape *s,
                         int per_element); /* u32[per_element, shape...]: counters by logical linear index */
 /* The same of a key (seed) and a counter. */
 Val l_words_like(B *b, Val key, Val counter, const shape *s, int per_element);
-int64_t l_rung(const L *l);        /* ROW_GROWS: physical size of the growing axis of the result */
-bool l_on_cpu(const L *l);         /* the plugin is XLA's CPU one (lowering per plugin, where measured) */
+int64_t l_rung(const L *l); /* ROW_GROWS: physical size of the growing axis of the result */
+bool l_on_cpu(const L *l);  /* the plugin is XLA's CPU one (lowering per plugin, where measured) */
+bool l_in_place(const L *l);
+/* Of the tensor that an in-place or out= form writes first, where the op computes in it; else DT_NONE. */
+tpu_dtype l_written_dtype(const L *l);
 int l_axis(L *l, int i, int rank); /* l_int normalised; IndexError in torch's words */
 uint32_t l_axes(L *l, int i,
-                int rank);      /* int[]? dim argument: None or empty = all; duplicates are an error */
-int64_t l_num_outs(const L *l); /* out= given: number of out tensors */
+                int rank); /* int[]? dim argument: None or empty = all; duplicates are an error */
 
 /* Families; each file names its own in rows.c. */
 extern const tpu_row *const tpu_row_tables[];

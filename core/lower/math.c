@@ -9,9 +9,17 @@ Val m_wide(B *b, Val x) { return b_cast(b, x, dt_acc(b_dtype(b, x))); }
 
 Val m_zero_mask(B *b, Val pred, Val x) { return b_select(b, pred, x, m_k(b, x, 0)); }
 
+void m_check_cast(L *l, tpu_dtype dt) {
+  tpu_dtype to = l_written_dtype(l);
+  if (to != DT_NONE && !dt_can_cast(dt, to))
+    l_fail(l, TPU_RUNTIME, "result type %s can't be cast to the desired output type %s",
+           tpu_dtype_torch_name(dt), tpu_dtype_torch_name(to));
+}
+
 tpu_dtype m_dtype(L *l, tpu_dtype dt, uint32_t flags) {
   bool bad = ((flags & M_NO_BOOL) && dt == DT_BOOL) || ((flags & M_NO_COMPLEX) && dt_is_complex(dt)) ||
              ((flags & M_NO_INT) && dt_is_integral(dt)) || ((flags & M_INT_ONLY) && !dt_is_integral(dt));
+  if (bad && dt != DT_NONE && !(flags & M_COMPARES)) m_check_cast(l, dt);
   if (bad || dt == DT_NONE) {
     const char *name = strncmp(l_name(l), "special_", 8) ? l_name(l) : l_name(l) + 8;
     int n = (int)strcspn(name, ".");

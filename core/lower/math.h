@@ -103,8 +103,9 @@ enum {
   M_NO_ZERO = ROW_FAMILY << 5,  /* an integer second operand must not be 0 */
   M_WIDE_SCALAR = ROW_FAMILY
       << 6, /* beside 16-bit floats a number keeps f32 precision (the CPU kernels' "opmath") */
-  M_TO_BOOL = ROW_FAMILY << 7, /* operands are read as bool */
-  M_FREE = ROW_FAMILY << 8     /* the family's own from here on */
+  M_TO_BOOL = ROW_FAMILY << 7,  /* operands are read as bool */
+  M_COMPARES = ROW_FAMILY << 8, /* the result is a bool, whatever is compared */
+  M_FREE = ROW_FAMILY << 9      /* the family's own from here on */
 };
 
 /* Pointwise rows: padding passes, TensorIterator's strides. */
@@ -122,6 +123,9 @@ Val m_polynomial(B *b, int code, Val x, Val n); /* the part of m_binary in polyn
 /* The dtype in which an op with these flags computes on operands of common dtype dt; a sticky error in
  * PyTorch's words when it does not take them (`dt` is then returned). */
 tpu_dtype m_dtype(L *l, tpu_dtype dt, uint32_t flags);
+/* An error where the in-place or out= form cannot take a result of dtype dt: before the kernel is asked for.
+ */
+void m_check_cast(L *l, tpu_dtype dt);
 /* The value of one of x's real type. */
 static inline Val m_k(B *b, Val x, double v) { return b_like(b, x, v); }
 /* x, or x in f32 when it is of a 16-bit or narrower float dtype. */

@@ -171,10 +171,10 @@ static void add_product(L *l) {
     x = b_cast(b, x, dt);
     y = b_cast(b, y, dt);
   } else {
-    not_bool(l, "addmm_impl_cpu_", self);
     if (!typed && b_ok(b) && b_dtype(b, x) == b_dtype(b, y) && dt != b_dtype(b, x))
       l_fail(l, TPU_RUNTIME, "self and mat2 must have the same dtype, but got %s and %s",
              tpu_dtype_torch_name(dt), tpu_dtype_torch_name(b_dtype(b, y)));
+    not_bool(l, "addmm_impl_cpu_", self);
   }
   Val v = product(l, x, y, acc, b_shape(b, self));
   if (!b_ok(b)) return;

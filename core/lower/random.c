@@ -217,6 +217,8 @@ static void randperm(L *l) { /* n, dtype; .generator: n, generator, dtype */
   B *b = l_b(l);
   int64_t n = l_int(l, 0);
   tpu_dtype dt = l_dtype(l, l_datum(l));
+  if (dt == DT_BOOL || (dt != DT_NONE && dt_is_complex(dt)))
+    l_fail(l, TPU_NOT_IMPLEMENTED, "\"randperm\" not implemented for '%s'", tpu_dtype_torch_name(dt));
   if (n < 0) l_fail(l, TPU_RUNTIME, "n must be non-negative, got%lld", (long long)n);
   if (!b_ok(b)) return;
   shape s = shape_of(1, &n);
@@ -254,7 +256,8 @@ static void bernoulli_tensor(L *l) {
   b_check(b, b_and(b, b_ge(b, p, m_k(b, p, 0)), b_le(b, p, m_k(b, p, 1))), TPU_RUNTIME,
           "Expected p_in >= 0 && p_in <= 1 to be true, but got false.");
   const shape s = *b_shape(b, self);
-  ret(l, b_cast(b, b_lt(b, unit(l, &s, b_dtype(b, p)), p), b_dtype(b, self)));
+  tpu_dtype to = l_written_dtype(l);
+  ret(l, b_cast(b, b_lt(b, unit(l, &s, b_dtype(b, p)), p), to == DT_NONE ? b_dtype(b, self) : to));
 }
 
 static void dropout(L *l) { /* input, p, train? -> output, mask */

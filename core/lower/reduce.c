@@ -46,6 +46,7 @@ static void sum_like(L *l) {
   int kind = l_datum(l) & R_KIND;
   Val x = l_tensor(l, 0);
   tpu_dtype from = b_dtype(b, x), asked = l_dtype(l, l_datum(l) & R_DIMS ? 3 : 1);
+  if (asked == DT_NONE && kind != R_MEAN) asked = l_written_dtype(l);
   tpu_dtype dt = asked != DT_NONE ? asked : dt_is_integral(from) ? DT_I64 : from;
   if (kind == R_MEAN) dt = mean_dtype(l, from, asked);
   if (kind == R_NANSUM && dt_is_complex(from))
@@ -254,6 +255,9 @@ static void renorm(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0);
   int rank = b_rank(b, x);
+  if (dt_is_integral(b_dtype(b, x)))
+    l_fail(l, TPU_RUNTIME, "linalg.vector_norm: Expected a floating point or complex tensor as input. Got %s",
+           tpu_dtype_torch_name(b_dtype(b, x)));
   if (rank < 2) l_fail(l, TPU_RUNTIME, "renorm: input needs at least 2 dimensions, got %d dimensions", rank);
   int axis = l_axis(l, 2, rank);
   if (!b_ok(b)) return;

@@ -7,7 +7,12 @@
 static void cumulative(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0);
-  tpu_dtype dt = l_dtype(l, 2);
+  tpu_dtype dt = l_dtype(l, 2), to = l_written_dtype(l);
+  if (dt != DT_NONE && to != DT_NONE && dt != to)
+    l_fail(l, TPU_RUNTIME, "Expected out tensor to have dtype %s, but got %s instead",
+           tpu_dtype_torch_name(dt), tpu_dtype_torch_name(to));
+  if (dt == DT_NONE) dt = to;
+  if (dt == DT_BOOL) l_fail(l, TPU_NOT_IMPLEMENTED, "\"%s_out_cpu\" not implemented for 'Bool'", l_name(l));
   int axis = l_axis(l, 1, b_rank(b, x));
   if (dt == DT_NONE) dt = dt_is_integral(b_dtype(b, x)) ? DT_I64 : b_dtype(b, x);
   ret(l, b_cumulative(b, (b_red)l_datum(l), b_cast(b, x, dt), axis, false));

@@ -157,6 +157,9 @@ static void index_write(L *l) {
   bool include = true;
   if (!slices_fit(l, x, idx, src, axis, op)) return;
   if (red == IX_MEAN) {
+    tpu_dtype dt = b_dtype(b, x);
+    if (dt == DT_BOOL || dt_is_complex(dt))
+      l_fail(l, TPU_NOT_IMPLEMENTED, "\"index_func_\" not implemented for '%s'", tpu_dtype_torch_name(dt));
     red = red_named(l, l_string(l, 4));
     include = l_bool(l, 5);
   } else if (red == IX_SUM && !l_scalar_is(l, 4, 1)) {
@@ -181,8 +184,9 @@ static Val put_mask(L *l, Val x, Val mask, int k, Val v, bool accumulate) {
   const shape *xs = b_shape(b, x), *ms = b_shape(b, mask);
   for (int i = 0; i < r; i++) {
     dims[i] = k + i;
-    if (k + i >= rank || ms->d[i].n != xs->d[k + i].n)
-      l_fail(l, TPU_INDEX,
+    bool there = k + i < rank, generic = there && (ms->d[i].sym || xs->d[k + i].sym);
+    if (generic ? ms->d[i].sym != xs->d[k + i].sym : !there || ms->d[i].n != xs->d[k + i].n)
+      l_fail(l, generic ? TPU_NOT_IMPLEMENTED : TPU_INDEX,
              "The shape of the mask at index %d (%lld) does not match the shape of the indexed tensor at "
              "index %d",
              i, (long long)ms->d[i].n, k + i);
@@ -191,15 +195,14 @@ static Val put_mask(L *l, Val x, Val mask, int k, Val v, bool accumulate) {
   mask = b_cast(b, mask, DT_BOOL);
   if (q > rest) {
     int at = q - 1 - rest;
-    int64_t n = b_dim_static(b, v, at);
-    Val flat = ix_flat(b, mask), zero = b_const_i(b, DT_I32, 0);
-    Val place = b_reshape(b, b_maximum(b, ix_rank(b, flat), zero), ms);
-    if (n != 1) {
-      Val count = b_sum(b, b_cast(b, flat, DT_I32), 1, false);
-      b_check(b, b_eq(b, count, b_const_i(b, DT_I32, n)), TPU_RUNTIME,
+    bool one = !b_dim_is_generic(b, v, at) && b_dim_static(b, v, at) == 1;
+    Val zero = b_const_i(b, DT_I32, 0);
+    if (!one) {
+      Val count = b_sum(b, b_cast(b, mask, DT_I32), axes_all(r), false);
+      b_check(b, b_eq(b, count, b_size(b, v, at, DT_I32)), TPU_RUNTIME,
               "shape mismatch: value tensor cannot be broadcast to the indexing result");
     }
-    v = b_take(b, v, n == 1 ? b_broadcast_to(b, zero, ms) : place, at);
+    v = b_take(b, v, one ? b_broadcast_to(b, zero, ms) : ix_mask_place(b, mask), at);
   }
   v = b_broadcast_to(b, v, xs);
   return b_select(b, b_broadcast_dims(b, mask, xs, dims), accumulate ? b_add(b, x, v) : v, x);
@@ -213,7 +216,7 @@ static void index_put(L *l) {
   bool accumulate = l_bool(l, 3);
   int n = l_len(l, 1), given = 0, last = 0;
   if (b_dtype(b, v) != dt)
-    l_fail(l, TPU_INDEX,
+    l_fail(l, TPU_RUNTIME,
            "Index put requires the source and destination dtypes match, got %s for the destination and %s "
            "for the source.",
            tpu_dtype_torch_name(dt), tpu_dtype_torch_name(b_dtype(b, v)));
@@ -286,11 +289,10 @@ static void masked_scatter(L *l) {
   if (!b_ok(b)) return;
   x = b_broadcast_to(b, x, &s);
   mask = b_broadcast_to(b, mask, &s);
-  Val flat = ix_flat(b, mask), place = b_maximum(b, ix_rank(b, flat), b_const_i(b, DT_I32, 0));
-  Val count = b_sum(b, b_cast(b, flat, DT_I64), 1, false);
-  b_check(b, b_le(b, count, b_const_i(b, DT_I64, b_numel_static(b, src))), TPU_RUNTIME,
+  Val count = b_sum(b, b_cast(b, mask, DT_I64), axes_all(b_rank(b, mask)), false);
+  b_check(b, b_le(b, count, b_numel(b, src, DT_I64)), TPU_RUNTIME,
           "masked_scatter_: the number of elements in source must be at least the number of ones in mask");
-  ret(l, b_select(b, mask, b_reshape(b, b_take(b, ix_flat(b, src), place, 0), &s), x));
+  ret(l, b_select(b, mask, b_take(b, ix_flat(b, src), ix_mask_place(b, mask), 0), x));
 }
 
 /* (grad, mask, sizes of source) */
@@ -302,14 +304,16 @@ static void masked_scatter_backward(L *l) {
   int64_t n = 1;
   for (int i = 0; i < rank; i++) n *= sizes[i];
   if (!b_ok(b)) return;
-  ret(l, b_reshape_to(b, ix_pack(b, ix_rank(b, ix_flat(b, mask)), ix_flat(b, g), n), rank, sizes));
+  mask = ix_flat(b, ix_room(b, mask, b_const_i(b, DT_BOOL, 0)));
+  g = ix_flat(b, ix_room(b, g, BAD));
+  ret(l, b_reshape_to(b, ix_pack(b, ix_rank(b, mask), g, n), rank, sizes));
 }
 
 const tpu_row rows_scatter[] = {
     {"scatter.src", scatter, SC_SRC, ROW_NONE | ROW_OVERLAP_ALL},
-    {"scatter.value", scatter, 0, ROW_NONE | ROW_OVERLAP_ALL},
+    {"scatter.value", scatter, 0, ROW_NONE | ROW_OVERLAP_ALL | ROW_FITS},
     {"scatter.reduce", scatter, SC_SRC | SC_NAMED, ROW_NONE | ROW_OVERLAP_ALL},
-    {"scatter.value_reduce", scatter, SC_NAMED, ROW_NONE | ROW_OVERLAP_ALL},
+    {"scatter.value_reduce", scatter, SC_NAMED, ROW_NONE | ROW_OVERLAP_ALL | ROW_FITS},
     {"scatter_add", scatter, SC_SRC | SC_ADD, ROW_NONE | ROW_OVERLAP_ALL},
     {"scatter_reduce.two", scatter, SC_SRC | SC_NAMED | SC_INCLUDE, ROW_NONE | ROW_OVERLAP_ALL},
     {"index_add", index_write, IX_SUM, ROW_NONE | ROW_OVERLAP_ALL},

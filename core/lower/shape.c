@@ -104,7 +104,15 @@ static void flip(L *l) {
   ret(l, x);
 }
 
+/* Element i is the one `shift` places before it. */
+static Val roll_generic(B *b, Val x, int axis, int64_t shift) {
+  shape line = {.rank = 1, .d = {b_shape(b, x)->d[axis]}};
+  Val at = b_sub(b, b_iota(b, DT_I64, &line, 0), b_const_i(b, DT_I64, shift));
+  return b_take(b, x, b_floor_mod(b, at, b_size(b, x, axis, DT_I64)), axis);
+}
+
 static Val roll_axis(B *b, Val x, int axis, int64_t shift) {
+  if (b_dim_is_generic(b, x, axis)) return roll_generic(b, x, axis, shift);
   int64_t n = b_dim_static(b, x, axis);
   if (!b_ok(b) || n == 0) return x;
   int64_t k = ((shift % n) + n) % n;
@@ -122,7 +130,7 @@ static void roll(L *l) {
     l_fail(l, TPU_RUNTIME, "shifts and dimensions must align. shifts: %d, dims:%d", n, m);
   if (!b_ok(b)) return;
   if (m == 0) {
-    ret(l, b_reshape(b, roll_axis(b, ix_flat(b, x), 0, shifts[0]), b_shape(b, x)));
+    ret(l, ix_unflat(b, roll_axis(b, ix_flat(b, x), 0, shifts[0]), b_shape(b, x)));
     return;
   }
   if (b_rank(b, x) == 0) l_fail(l, TPU_INDEX, "Dimension specified as 0 but tensor has no dimensions");

@@ -27,6 +27,18 @@ static void sign(L *l) {
   unary(l);
 }
 
+static void abs_(L *l) {
+  if (l_in_place(l) && dt_is_complex(b_dtype(l_b(l), l_tensor(l, 0))))
+    l_fail(l, TPU_RUNTIME, "In-place abs is not supported for complex tensors.");
+  unary(l);
+}
+
+static void degrees(L *l) {
+  if (dt_is_complex(b_dtype(l_b(l), l_tensor(l, 0))))
+    l_fail(l, TPU_RUNTIME, "%s is not supported for complex tensors.", l_name(l));
+  unary(l);
+}
+
 static void relu(L *l) {
   if (b_dtype(l_b(l), l_tensor(l, 0)) == DT_BOOL)
     l_fail(l, TPU_RUNTIME, "Boolean inputs not supported for relu");
@@ -44,9 +56,9 @@ static void bitwise_not(L *l) {
 static void round_decimals(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0);
-  tpu_dtype dt = m_dtype(l, b_dtype(b, x), M_NO_COMPLEX | M_NO_BOOL);
+  tpu_dtype dt = m_dtype(l, b_dtype(b, x), M_NO_COMPLEX | M_NO_INT);
   int64_t d = l_int(l, 1);
-  if (d == 0 || dt_is_integral(dt)) {
+  if (d == 0) {
     ret(l, b_round(b, x));
     return;
   }
@@ -148,15 +160,15 @@ static void angle(L *l) {
 #define R (ROW_POINTWISE | M_FLOAT | M_NO_COMPLEX)
 #define N (ROW_POINTWISE | M_NO_COMPLEX)
 const tpu_row rows_unary[] = {
-    {"abs", unary, OP_ABS, P},
+    {"abs", abs_, OP_ABS, P | M_NO_BOOL},
     {"neg", unary, OP_NEG, P},
     {"sign", sign, M_SIGN, P},
     {"sgn", unary, M_SGN, P},
-    {"floor", unary, OP_FLOOR, N},
-    {"ceil", unary, OP_CEIL, N},
+    {"floor", unary, OP_FLOOR, N | M_NO_BOOL},
+    {"ceil", unary, OP_CEIL, N | M_NO_BOOL},
     {"round", unary, OP_ROUND, N | M_NO_BOOL},
     {"round.decimals", round_decimals, 0, P},
-    {"trunc", unary, M_TRUNC, N},
+    {"trunc", unary, M_TRUNC, N | M_NO_BOOL},
     {"frac", unary, M_FRAC, N | M_NO_INT},
     {"exp", unary, OP_EXP, F},
     {"exp2", unary, M_EXP2, F},
@@ -182,8 +194,8 @@ const tpu_row rows_unary[] = {
     {"atanh", unary, OP_ATANH, F},
     {"sigmoid", unary, OP_LOGISTIC, F},
     {"sinc", unary, M_SINC, F},
-    {"deg2rad", unary, M_DEG2RAD, R},
-    {"rad2deg", unary, M_RAD2DEG, R},
+    {"deg2rad", degrees, M_DEG2RAD, R},
+    {"rad2deg", degrees, M_RAD2DEG, R},
     {"erf", unary, M_ERF, R},
     {"erfc", unary, M_ERFC, R},
     {"erfinv", unary, M_ERFINV, R},

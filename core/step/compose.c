@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "step/op.h"
+#include "step/step.h"
 #include "value/layout.h"
 
 tpu_arg c_tensor(const tpu_tensor *t) {
@@ -67,16 +69,29 @@ const tpu_tensor *c_view(composition *c, const tpu_tensor *t, int rank, const in
   return &m->t;
 }
 
+static int place_of(const composition *c, const tpu_tensor *t) {
+  int i = 0;
+  while (i < c->nmade && &c->made[i].t != t) i++;
+  return i;
+}
+
+tpu_error *c_first(composition *c, const tpu_tensor *t, int axis, int64_t n) {
+  compose_tensor *m = &c->made[place_of(c, t)];
+  m->sizes[axis] = n;
+  layout_contiguous(m->t.rank, m->sizes, m->strides);
+  if (!tpu_sizes_auto() || n < 2) return NULL;
+  core_lock();
+  tpu_error *e = step_first(t->storage, axis, n);
+  core_unlock();
+  return e;
+}
+
 void c_return(composition *c, const tpu_tensor *t, int rank, const int64_t *sizes) {
-  for (int i = 0; i < c->nmade; i++) {
-    compose_tensor *m = &c->made[i];
-    if (&m->t != t) continue;
-    memmove(m->sizes, sizes, (size_t)rank * sizeof *sizes);
-    layout_contiguous(rank, m->sizes, m->strides);
-    m->t.rank = (uint8_t)rank;
-    c->result[c->nresults++] = i;
-    return;
-  }
+  int i = c->result[c->nresults++] = place_of(c, t);
+  compose_tensor *m = &c->made[i];
+  memmove(m->sizes, sizes, (size_t)rank * sizeof *sizes);
+  layout_contiguous(rank, m->sizes, m->strides);
+  m->t.rank = (uint8_t)rank;
 }
 
 void c_return_none(composition *c) { c->result[c->nresults++] = -1; }
@@ -98,7 +113,8 @@ static tpu_error *write_outs(composition *c, tpu_call *call) {
     const tpu_tensor *r = c->result[k] < 0 ? NULL : &c->made[c->result[k]].t;
     if (!r) continue;
     bool same = outs[k].rank == r->rank && !memcmp(outs[k].sizes, r->sizes, r->rank * sizeof(int64_t));
-    if (!same && call->variant == TPU_OUT) TRY(tpu_resize_out(&outs[k], r->rank, r->sizes));
+    TRY(op_check_cast(call->variant, tpu_dtype_from_torch(r->dtype), tpu_dtype_from_torch(outs[k].dtype)));
+    if (!same && call->variant >= TPU_OUT) TRY(tpu_resize_out(&outs[k], r->rank, r->sizes));
     TRY(tpu_copy(r, &outs[k]));
   }
   return NULL;

@@ -35,7 +35,11 @@ tpu_error *c_item(composition *c, const tpu_tensor *t, int64_t *out);
 /* A view of t (shares its storage). offset in elements, added to t's. */
 const tpu_tensor *c_view(composition *c, const tpu_tensor *t, int rank, const int64_t *sizes,
                          const int64_t *strides, int64_t offset);
-/* The next result: t's storage seen contiguously from its start as these sizes (a prefix of the capacity). */
+/* A temporary becomes its first n elements along an axis, n having been read from the device. Where sizes may
+ * be generic its value gets a generic dim, so that what uses it runs one program for all n of a rung; where
+ * not, the axis must be the first: it is a prefix of the storage. */
+tpu_error *c_first(composition *c, const tpu_tensor *t, int axis, int64_t n);
+/* The next result: t's storage seen contiguously from its start as these sizes. */
 void c_return(composition *c, const tpu_tensor *t, int rank, const int64_t *sizes);
 void c_return_none(composition *c);
 tpu_error *c_decline(composition *c, const char *why); /* to the CPU fallback; before anything was returned */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/env.h"
+#include "call/fits.h"
 #include "step/compose.h"
 #include "step/sizes.h"
 #include "step/step.h"
@@ -176,6 +177,7 @@ tpu_error *tpu_dispatch(tpu_call *call) {
   call->declined = NULL;
   call->nresults = 0;
   if (!rt_is_open()) TRY(tpu_open());
+  if (call->row->flags & ROW_FITS) TRY(call_numbers_fit(call));
   if (call->row->compose) {
     bool plain;
     tpu_error *e = compose_run(call, &plain);

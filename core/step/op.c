@@ -298,6 +298,15 @@ static void shape_text(text *t, int rank, const int64_t *d) {
   text_str(t, "]");
 }
 
+tpu_error *op_check_cast(tpu_variant variant, tpu_dtype from, tpu_dtype to) {
+  if (variant == TPU_OUT_EXACT && from != to)
+    return tpu_err(TPU_RUNTIME, "Expected out tensor to have dtype %s, but got %s instead",
+                   tpu_dtype_torch_name(from), tpu_dtype_torch_name(to));
+  if (dt_can_cast(from, to)) return NULL;
+  return tpu_err(TPU_RUNTIME, "result type %s can't be cast to the desired output type %s",
+                 tpu_dtype_torch_name(from), tpu_dtype_torch_name(to));
+}
+
 /* Does v fit the written tensor? Fails with torch's words, or asks for a resize of out=. */
 static bool check_write(finish *f, const op_tensor *t, Val v) {
   L *l = f->l;
@@ -311,16 +320,17 @@ static bool check_write(finish *f, const op_tensor *t, Val v) {
   }
   tpu_dtype from = b_dtype(l->b, v);
   if (!b_ok(l->b)) return false;
-  if (!dt_can_cast(from, (tpu_dtype)t->dtype)) {
-    l_fail(l, TPU_RUNTIME, "result type %s can't be cast to the desired output type %s",
-           tpu_dtype_torch_name(from), tpu_dtype_torch_name((tpu_dtype)t->dtype));
+  tpu_error *bad = op_check_cast((tpu_variant)l->op->variant, from, (tpu_dtype)t->dtype);
+  if (bad) {
+    l_fail(l, tpu_error_code(bad), "%s", tpu_error_message(bad));
+    tpu_error_free(bad);
     return false;
   }
   if (!same && generic) {
     l_fail(l, TPU_NOT_IMPLEMENTED, "a result of other generic sizes than the written tensor");
     return false;
   }
-  if (!same && l->op->variant == TPU_OUT) {
+  if (!same && l->op->variant >= TPU_OUT) {
     l->op->needs_resize = true;
     return false;
   }
@@ -390,7 +400,7 @@ static void write_result(finish *f, uint32_t target, Val v, uint8_t *written) {
  * order. */
 static uint32_t target_of(const finish *f, uint32_t k) {
   const tpu_op *op = f->l->op;
-  if (op->variant == TPU_OUT) return op->out_first + k;
+  if (op->variant >= TPU_OUT) return op->out_first + k;
   const op_arg *a = &op->args[0];
   if (a->tag == TPU_A_TENSORS) return a->u.tensor + k; /* foreach: the self list */
   for (int i = 0, seen = 0; i < op->nargs; i++) {      /* self, then any further written tensor in order */

@@ -73,7 +73,13 @@ static tpu_error *check_read(pending_check *c) {
 tpu_error *step_checks(bool wait) {
   uint32_t k = 0;
   tpu_error *e = NULL;
-  while (k < nchecks && !e && (wait || rt_is_ready(checks[k].buf))) e = check_read(&checks[k++]);
+  while (k < nchecks && (wait || rt_is_ready(checks[k].buf))) {
+    tpu_error *next = check_read(&checks[k++]);
+    if (!e)
+      e = next;
+    else
+      tpu_error_free(next);
+  }
   memmove(checks, checks + k, (nchecks - k) * sizeof *checks);
   nchecks -= k;
   return e;

@@ -165,6 +165,53 @@ static void mark_op(const tpu_op *op, int64_t size, const char *why, int depth) 
   if (fresh) mark_sources(op, size, why, depth);
 }
 
+/* --- views --- */
+typedef struct view_memory {
+  uint32_t vary; /* dims that were of several sizes */
+  int64_t last[TPU_MAX_RANK];
+} view_memory;
+
+static map memories;
+enum { RECENT = 256 };
+static struct {
+  int64_t size;
+  uint64_t when;
+} recent[RECENT];
+static uint64_t now;
+
+void step_saw_generic(int64_t size) {
+  recent[size % RECENT].size = size;
+  recent[size % RECENT].when = ++now;
+}
+
+static uint32_t latest(const view *t, uint32_t open) {
+  uint64_t when = 0;
+  int best = -1;
+  for (int d = 0; d < t->rank; d++) {
+    if (!(open >> d & 1) || !t->strides[d]) continue;
+    uint64_t w = recent[t->sizes[d] % RECENT].size == t->sizes[d] ? recent[t->sizes[d] % RECENT].when : 0;
+    if (best < 0 || w > when || (!when && !w && t->strides[d] > t->strides[best])) best = d, when = w;
+  }
+  return best < 0 ? 0 : 1u << best;
+}
+
+uint32_t step_open_sizes(const text *key, const view *t, uint32_t open, bool split, view_memory **memory) {
+  uint64_t h = hash_bytes(key->p, key->n);
+  view_memory *m = map_get(&memories, key->p, key->n, h);
+  bool first = !m;
+  if (first) {
+    m = tpu_xcalloc(1, sizeof *m);
+    m->vary = split ? latest(t, open) : 0;
+    map_put(&memories, key->p, key->n, h, m);
+  }
+  for (int d = 0; d < t->rank; d++) {
+    if (!first && m->last[d] != t->sizes[d]) m->vary |= 1u << d;
+    m->last[d] = t->sizes[d];
+  }
+  *memory = m;
+  return m->vary & open;
+}
+
 /* --- giving padding --- */
 static tpu_tensor *own_tensor(sized_call *sc, const tpu_call *from, int arg, uint32_t item) {
   if (!sc->used) {
@@ -221,6 +268,17 @@ static bool view_has(const prep_tensor *pt, int64_t size) {
   return false;
 }
 
+/* Sizes that the view leaves open need no padding of the value. */
+static bool vary_size(padder *q, const prep_tensor *pt) {
+  view w = {(tpu_dtype)pt->dtype, pt->t->rank, pt->t->sizes, pt->t->strides, pt->t->offset};
+  uint32_t dims = groups_open(&pt->g, &w, true) & ~pt->memory->vary;
+  for (int d = 0; d < w.rank; d++)
+    if (w.sizes[d] != q->size) dims &= ~(1u << d);
+  pt->memory->vary |= dims;
+  q->changed = q->changed || dims;
+  return dims;
+}
+
 /* The value's dims that are these dims of the view, 0 where that is not so simple. */
 static uint32_t value_dims(const prep_tensor *pt, const tpu_value *v, int64_t size, uint32_t dims,
                            uint32_t all) {
@@ -233,7 +291,8 @@ static uint32_t value_dims(const prep_tensor *pt, const tpu_value *v, int64_t si
 }
 
 static tpu_error *pad_tensor(padder *q, const prep_tensor *pt, int arg, uint32_t item) {
-  if (!pt->t || pt->host || pt->g.kind == GEOM_EMPTY) return NULL;
+  if (!pt->t || pt->host || pt->g.kind == GEOM_EMPTY || !view_has(pt, q->size)) return NULL;
+  if (pt->memory && vary_size(q, pt)) return NULL;
   uint32_t dims = 0, all = 0;
   for (int d = 0; d < pt->t->rank; d++) {
     if (!open_dim(pt, d, q->size)) continue;

@@ -8,9 +8,12 @@
  *  - GROWTH: a concatenation whose first item came out of a concatenation along the same axis.
  *  - COUNT: the number of elements of arange differed. No parameter is an arange.
  *  - MEETING: an op has a generic operand of this size and another, static one, and no form for the two.
- * Evidence marks the op's class (its structure with that size left open) and the classes of the ops that made
- * the operand, back to the host's uploads, so that from the next size on the value is born generic. All of
- * this happens on memo misses and uploads: a call that was seen before pays nothing.
+ *  - VIEWS: where a view splits or expands, nothing says which of its sizes vary; that is what was different
+ * the last time that the same operand of the same row was such a view. Of a split seen for the first time, it
+ * is the dim whose size a generic dim had latest, else the outermost. Evidence marks the op's class (its
+ * structure with that size left open) and the classes of the ops that made the operand, back to the host's
+ * uploads, so that from the next size on the value is born generic. All of this happens on memo misses and
+ * uploads: a call that was seen before pays nothing.
  *
  * Sizes 0 and 1 never turn generic: 1 broadcasts. Which size a dim "has" is compared as a number here; that
  * is sound since a mark never changes a result, only how it is computed. Core lock held throughout. */

@@ -4,6 +4,8 @@
 #define TPU_STEP_STEP_H
 
 #include "tpu.h"
+#include "base/text.h"
+#include "value/geometry.h"
 #include "value/storage.h"
 
 bool step_is_shut_down(void);
@@ -21,14 +23,22 @@ tpu_error *step_pad(tpu_storage *s, int64_t size, uint32_t mask);
 /* Zeros for a storage that was never written and that the tensor covers, its dims of the mask
  * generic. */
 tpu_error *step_zeros(const tpu_tensor *t, uint32_t mask);
+/* The storage's value becomes its first n elements along an axis, a generic dim from now on. May pause. */
+tpu_error *step_first(tpu_storage *s, int axis, int64_t n);
 /* A view as a value of its own, the dims (bit mask) padded; a reference for the caller. May pause. */
 tpu_error *step_pad_view(const tpu_tensor *t, uint32_t dims, tpu_value **out);
+struct view_memory;
+/* Which of a view's open dims (groups_open) are generic; `key`: its class. step/sizes.h says by what
+ * evidence. */
+uint32_t step_open_sizes(const text *key, const view *t, uint32_t open, bool split,
+                         struct view_memory **memory);
+void step_saw_generic(int64_t size); /* a generic dim had this size */
 /* The same bytes as a flat value of another dtype. */
 tpu_error *step_retype(tpu_storage *s, tpu_dtype dt);
 /* The value of a storage that changes its size: common prefix kept, rest zero. Takes the lock itself. */
 tpu_error *step_resize_value(tpu_storage *s, size_t nbytes);
 /* Runs checks (index ranges and the like) of launches so far; waits when asked. The first failure is returned
- * once. */
+ * once; those after it are not: they may follow from it, and would come up in some later call. */
 tpu_error *step_checks(bool wait);
 
 #endif

@@ -394,6 +394,37 @@ tpu_error *step_zeros(const tpu_tensor *t, uint32_t mask) {
   return NULL;
 }
 
+/* On the host's memory what lies beyond the rung goes: its copy needs no program, and what comes after it
+ * does not work on room that stands empty. */
+tpu_error *step_first(tpu_storage *s, int axis, int64_t n) {
+  TRY(step_materialize(s));
+  tpu_value *v = s->value, *first = NULL;
+  if (v->d[axis].sym) return NULL;
+  int64_t rung = ladder_rung(n), dims[TPU_MAX_RANK], bs[TPU_MAX_RANK], step = dt_bytes((tpu_dtype)v->dtype);
+  for (int i = v->rank - 1; i >= 0; i--) {
+    dims[i] = v->d[i].n, bs[i] = step;
+    step *= v->d[i].n;
+  }
+  const void *p = NULL;
+  if (rung < dims[axis]) TRY(rt_host_pointer(v->cell->buf, &p));
+  if (p) {
+    dims[axis] = rung;
+    TRY(value_of_host(p, (tpu_dtype)v->dtype, v->rank, dims, bs, v->device, &first));
+  } else {
+    first = value_create((tpu_dtype)v->dtype, v->rank, v->d, v->device);
+    cell_retain(v->cell);
+    value_set_cell(first, v->cell);
+  }
+  s->nbytes = dt_bytes((tpu_dtype)v->dtype);
+  for (int i = 0; i < v->rank; i++) {
+    first->d[i] = i == axis ? (vdim){dims[i], n, 1} : v->d[i];
+    s->nbytes *= (size_t)first->d[i].logical;
+  }
+  first->source = v->source;
+  storage_bind(s, first);
+  return NULL;
+}
+
 tpu_error *step_pad_view(const tpu_tensor *t, uint32_t dims, tpu_value **out) {
   tpu_dtype dt = tpu_dtype_from_torch(t->dtype);
   int64_t strides[TPU_MAX_RANK];

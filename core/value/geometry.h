@@ -27,7 +27,9 @@ typedef enum geom_link {
   LINK_STATIC, /* static dim: `size` elements from `start` */
   LINK_WHOLE,  /* generic dim, all of it */
   LINK_NARROW, /* generic dim, a part of it: physical size `size`, every `step`-th */
-  LINK_SELECT  /* generic dim, one index of it */
+  LINK_SELECT, /* generic dim, one index of it */
+  LINK_SPLIT,  /* generic dim, all of it, as several dims of the tensor */
+  LINK_SPREAD  /* generic dim, a part of it: tensor dims of any strides, which are operands */
 } geom_link;
 enum { GEOM_LINKS = 2 * TPU_MAX_RANK };
 
@@ -47,8 +49,10 @@ typedef struct geom {
   uint8_t link[GEOM_LINKS];             /* geom_link */
   int8_t start[GEOM_LINKS];             /* index into the start operands (i64 scalars), -1: 0 */
   uint8_t nstart, merge_from, merge_to; /* links merged into one dim; merge_to 0: none */
-  int64_t starts[GEOM_LINKS];           /* of this call */
-  int64_t phys[TPU_MAX_RANK];           /* physical size of a generic tensor dim, 0: static */
+  int64_t starts[GEOM_LINKS];           /* of this call: starts, then strides */
+  uint8_t nspread;                      /* tensor dims of the one SPLIT or SPREAD link, by stride down ... */
+  int8_t spread[TPU_MAX_RANK], by[TPU_MAX_RANK]; /* ... and their strides among the operands; -1: 1 */
+  int64_t phys[TPU_MAX_RANK];                    /* physical size of a generic tensor dim, 0: static */
 } geom;
 
 typedef struct view { /* borrowed */
@@ -61,7 +65,11 @@ typedef struct view { /* borrowed */
 /* False: a generic value seen by a view that is no permutation; the value must be cut to exact first. */
 bool geom_plan(const view *t, tpu_dtype vdt, int vrank, const vdim *vd, size_t storage_bytes, geom *g);
 bool groups_plan(const view *t, int vrank, const vdim *vd, geom *g);
-/* Start operands of a plan: the offset, or one a link that begins somewhere. */
+/* Tensor dims of the plan that may be static or generic, as one likes: those of a SPLIT or SPREAD link and,
+ * where `expanded`, those without a stride. They are static until groups_vary says which sizes vary. */
+uint32_t groups_open(const geom *g, const view *t, bool expanded);
+void groups_vary(geom *g, const view *t, uint32_t dims);
+/* Start operands of a plan: the offset, or one a link that begins somewhere, and strides. */
 static inline uint32_t geom_operands(const geom *g) { return g->kind == GEOM_GROUPS ? g->nstart : g->offset; }
 /* The tensor's elements, logical shape. `starts`: its geom_operands; `syms`: builder symbol of each generic
  * tensor dim (GROUPS). */

@@ -95,7 +95,7 @@ static bool assign_dims(plan *p) {
 static bool add_link(plan *p, int64_t extent, int64_t step, int64_t size, int dim, int64_t start,
                      bool operand, geom_link kind) {
   geom *g = p->g;
-  if (g->n == GEOM_LINKS) return false;
+  if (g->n == GEOM_LINKS || g->nstart == GEOM_LINKS) return false;
   int i = g->n++;
   g->extent[i] = extent, g->step[i] = step, g->size[i] = size;
   g->dim[i] = (int8_t)dim, g->link[i] = (uint8_t)kind;
@@ -127,6 +127,56 @@ static bool plan_static(plan *p, const group *g) {
   return add_link(p, c, 1, 1, -1, rest, rest != 0, LINK_STATIC);
 }
 
+/* A step from here on is no number that a program writes down, but a size: an operand. */
+enum { STEP_OPERAND = 8 };
+
+static bool plan_spread(plan *p, const group *g) {
+  const view *t = p->t;
+  geom *r = p->g;
+  int64_t last = g->start, product = 1;
+  bool whole = g->start == 0;
+  if (r->nspread || r->n == GEOM_LINKS || r->nstart + g->ndims >= GEOM_LINKS) return false;
+  for (int j = g->ndims - 1; j >= 0; j--) {
+    int64_t step = t->strides[g->dims[j]] / g->stride;
+    whole = whole && step == product;
+    last += (t->sizes[g->dims[j]] - 1) * step;
+    product *= t->sizes[g->dims[j]];
+  }
+  whole = whole && product == g->extent;
+  if (last >= g->extent) return false;
+  if (!whole) p->covers = false;
+  if (!add_link(p, g->phys, 1, 0, g->dims[0], g->start, !whole, whole ? LINK_SPLIT : LINK_SPREAD))
+    return false;
+  for (int j = 0; j < g->ndims; j++) {
+    int64_t step = t->strides[g->dims[j]] / g->stride;
+    bool operand = !whole && step != 1;
+    r->spread[j] = (int8_t)g->dims[j];
+    r->by[j] = (int8_t)(operand ? r->nstart : -1);
+    if (operand) r->starts[r->nstart++] = step;
+  }
+  r->nspread = (uint8_t)g->ndims;
+  return true;
+}
+
+uint32_t groups_open(const geom *g, const view *t, bool expanded) {
+  uint32_t r = 0;
+  for (int j = 0; j < g->nspread; j++) r |= 1u << g->spread[j];
+  for (int d = 0; expanded && d < t->rank; d++)
+    if (!t->strides[d] && t->sizes[d] > 1) r |= 1u << d;
+  return r;
+}
+
+void groups_vary(geom *g, const view *t, uint32_t dims) {
+  int64_t inner = 1, room = 0;
+  for (int i = 0; i < g->n; i++)
+    if (g->link[i] == LINK_SPLIT) room = g->extent[i];
+  for (int d = 0; d < t->rank; d++)
+    if (dims >> d & 1) g->phys[d] = ladder_rung(t->sizes[d]), g->generic = true;
+  for (int j = 1; j < g->nspread; j++) inner *= g->phys[g->spread[j]] ? 0 : t->sizes[g->spread[j]];
+  int first = g->nspread ? g->spread[0] : 0; /* without a copy, where the rest is static and fits the room */
+  if (room && inner && g->phys[first] && room % inner == 0) g->phys[first] = room / inner;
+}
+
 static bool plan_generic_dim(plan *p, const group *g) {
   const view *t = p->t;
   if (g->ndims == 0) {
@@ -135,7 +185,8 @@ static bool plan_generic_dim(plan *p, const group *g) {
   }
   int d = g->dims[0];
   int64_t step = t->strides[d] / g->stride, size = t->sizes[d];
-  if (g->ndims > 1 || g->start + (size - 1) * step >= g->extent) return false;
+  if (g->ndims > 1 || step >= STEP_OPERAND) return plan_spread(p, g);
+  if (g->start + (size - 1) * step >= g->extent) return false;
   if (step == 1 && size == g->extent) {
     p->g->phys[d] = g->phys;
     return add_link(p, g->phys, 1, g->phys, d, 0, false, LINK_WHOLE);
@@ -165,7 +216,7 @@ static bool plan_merge(plan *p, int a, int k) {
   int d = p->groups[k].dims[0];
   int64_t phys = 1;
   bool inner = false, any = false;
-  if (g->merge_to) return false; /* one merge is enough for what programs do */
+  if (g->merge_to || g->nspread) return false; /* one merge is enough for what programs do */
   g->merge_from = g->n;
   for (int i = a; i <= k; i++) {
     const group *r = &p->groups[i];
@@ -224,7 +275,9 @@ static Val split_links(B *b, const geom *g, Val full) {
 static Val take_link(B *b, const geom *g, Val x, int i, const Val *starts, const int32_t *syms) {
   Val start = g->start[i] < 0 ? BAD : starts[g->start[i]];
   switch ((geom_link)g->link[i]) {
-  case LINK_WHOLE: return x;
+  case LINK_WHOLE:
+  case LINK_SPLIT:
+  case LINK_SPREAD: return x;
   case LINK_NARROW: return b_narrow(b, x, i, start, g->size[i], g->step[i], syms[g->dim[i]]);
   default: break;
   }
@@ -236,6 +289,25 @@ static Val take_link(B *b, const geom *g, Val x, int i, const Val *starts, const
     sizes[k] = k == i ? g->size[i] : b_shape(b, x)->d[k].n;
   }
   return b_dynamic_slice(b, x, at, sizes);
+}
+
+/* Axis `at` of x as the tensor dims of the SPLIT or SPREAD link. */
+static Val spread_link(B *b, const geom *g, const view *t, Val x, int at, const Val *starts,
+                       const int32_t *syms) {
+  shape s = {.rank = g->nspread};
+  int i = 0;
+  while (g->link[i] != LINK_SPLIT && g->link[i] != LINK_SPREAD) i++;
+  for (int j = 0; j < s.rank; j++) {
+    int d = g->spread[j];
+    s.d[j] = g->phys[d] ? (ir_dim){g->phys[d], syms[d]} : (ir_dim){t->sizes[d], 0};
+  }
+  if (g->link[i] == LINK_SPLIT) return b_split(b, x, at, s.rank, s.d);
+  Val index = b_full(b, &s, b_cast(b, starts[g->start[i]], DT_I32));
+  for (int j = 0; j < s.rank; j++) {
+    Val part = b_iota(b, DT_I32, &s, j);
+    index = b_add(b, index, g->by[j] < 0 ? part : b_mul(b, part, b_cast(b, starts[g->by[j]], DT_I32)));
+  }
+  return b_take(b, x, index, at);
 }
 
 Val groups_read(B *b, const geom *g, const view *t, Val full, const Val *starts, const int32_t *syms) {
@@ -258,10 +330,18 @@ Val groups_read(B *b, const geom *g, const view *t, Val full, const Val *starts,
     memmove(of + from, of + to, (size_t)(kept.rank - to) * sizeof *of);
     kept.rank -= to - from;
   }
+  if (g->nspread) {
+    int at = 0, more = g->nspread - 1;
+    while (of[at] != g->spread[0]) at++;
+    x = spread_link(b, g, t, x, at, starts, syms);
+    memmove(of + at + more, of + at, (size_t)(kept.rank - at) * sizeof *of);
+    for (int j = 0; j <= more; j++) of[at + j] = g->spread[j];
+    kept.rank += more;
+  }
   int perm[IR_MAX_RANK], where[IR_MAX_RANK];
   shape s = {.rank = t->rank};
   for (int d = 0; d < t->rank; d++) {
-    s.d[d] = (ir_dim){t->sizes[d], 0};
+    s.d[d] = g->phys[d] ? (ir_dim){g->phys[d], syms[d]} : (ir_dim){t->sizes[d], 0};
     for (int k = 0; k < kept.rank; k++)
       if (of[k] == d) {
         where[n] = d;
@@ -286,8 +366,8 @@ static Val link_index(B *b, const geom *g, int i, ir_dim axis, Val size, Val sta
 
 Val groups_write(B *b, const geom *g, const view *t, Val full, Val update, const Val *starts,
                  const int32_t *syms) {
-  if (g->merge_to) {
-    b_fail(b, TPU_NOT_IMPLEMENTED, "a write to merged generic dims");
+  if (g->merge_to || g->nspread) {
+    b_fail(b, TPU_NOT_IMPLEMENTED, "a write to merged or split generic dims");
     return BAD;
   }
   Val old = split_links(b, g, full);

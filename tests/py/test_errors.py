@@ -107,6 +107,20 @@ def test_other_layouts_say_what_to_do():
             f()
 
 
+def test_what_follows_from_a_failure_does_not_come_up_later():
+    x = data(6).to(DEV)
+    x.quantile(torch.tensor([2.0], device=DEV))  # a bad q, and what is gathered with it
+    with pytest.raises(RuntimeError, match="quantile|out of range"):
+        torch.tpu.synchronize()
+    torch.tpu.synchronize()
+    for bad in (6, 7):
+        x[torch.tensor([bad], device=DEV)]
+    with pytest.raises(IndexError):
+        torch.tpu.synchronize()
+    same(x + 1, data(6) + 1)
+    torch.tpu.synchronize()
+
+
 def test_missing_kernel_names_the_op(capfd):
     library = torch.library.Library("torch_tpu_test", "DEF")
     library.define("nothing(Tensor x) -> Tensor")

@@ -52,9 +52,7 @@ def main() -> None:
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="the numbers, for a machine")
     args = parser.parse_args()
     measure.pin(args.core)
-    print(
-        f"{'':13} {'':48} {'ours':>9} {'theirs':>9} {'':4}{'ratio':>6} {'must':>5} {'aim':>5}", flush=True
-    )
+    print(f"{'':13} {'':48} {'ours':>9} {'theirs':>9} {'':4}{'ratio':>6} {'must':>5} {'aim':>5}", flush=True)
     results = []
     for row in ROWS:
         if args.only and row.name not in args.only:

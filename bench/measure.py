@@ -39,7 +39,9 @@ def interleaved(sides: dict[str, Side], rounds: int) -> dict[str, float]:
 def in_fresh_process(script: str, *args: str, **environment: str) -> dict[str, Any]:
     """Runs bench/SCRIPT to its end; what it prints last is JSON."""
     command = [sys.executable, str(HERE / script), *args]
-    done = subprocess.run(command, env=os.environ | environment, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        command, env=os.environ | environment, stdout=subprocess.PIPE, text=True, check=True
+    )
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -1,78 +1,68 @@
-"""Speed as ratios against CPU eager, both sides in one interleaved run on one core.
+#!/usr/bin/env python3
+"""Speed and memory as ratios, both sides in one interleaved run on one core (see measure.py).
 
-Run as `taskset -c 0 env OMP_NUM_THREADS=1 PJRT_NPROC=1 python bench/bench.py`; prints one JSON object. Minima over many short rounds.
+    python bench/bench.py [--only NAME ...] [--core N] [--json FILE]
+
+A ratio above its `must` is marked MISSED. Instruction counts, for noisy machines: bench/instructions.py.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import time
+import pathlib
+import sys
 
-import torch
-
-LENGTH, ROUNDS = 400, 60
-
-
-def chain(x: torch.Tensor, y: torch.Tensor) -> float:
-    """Microseconds an op of a chain of adds, with the read at its end."""
-    start = time.perf_counter()
-    z = x
-    for _ in range(LENGTH):
-        z = z.add(y)
-    z.cpu()
-    return (time.perf_counter() - start) / LENGTH * 1e6
+import measure
+from rows import ROWS, Row
 
 
-def record(x: torch.Tensor, y: torch.Tensor) -> float:
-    """Microseconds to issue one add whose result is dropped; fused: recording only."""
-    torch.tpu.flush()
-    start = time.perf_counter()
-    for _ in range(LENGTH // 2):
-        x.add(y)
-    return (time.perf_counter() - start) / (LENGTH // 2) * 1e6
+def result(row: Row) -> dict[str, object]:
+    ours, theirs = row.measure()
+    ratio = ours / theirs
+    return {
+        "name": row.name,
+        "what": row.what,
+        "unit": row.unit,
+        "ours": round(ours, 3),
+        "against": row.against,
+        "theirs": round(theirs, 3),
+        "ratio": round(ratio, 3),
+        "must": row.must,
+        "aim": row.aim,
+        "missed": row.must is not None and ratio > row.must,
+    }
 
 
-def linear(x: torch.Tensor, w: torch.Tensor) -> float:
-    """Microseconds of a row times a matrix, waited for."""
-    start = time.perf_counter()
-    alive = [
-        torch.nn.functional.linear(x, w) for _ in range(20)
-    ]  # a dead result would not be computed in fused mode
-    alive[-1].cpu()
-    return (time.perf_counter() - start) / 20 * 1e6
+def line(r: dict[str, object]) -> str:
+    must = "-" if r["must"] is None else r["must"]
+    mark = "  MISSED" if r["missed"] else ""
+    return (
+        f"{r['name']:13} {r['what']:48} {r['ours']:9.2f} {r['theirs']:9.2f} {r['unit']:4}"
+        f"{r['ratio']:6.2f} {must:>5} {r['aim']:>5}  {r['against']}{mark}"
+    )
 
 
 def main() -> None:
-    torch.set_num_threads(1)
-    x, y = torch.randn(8), torch.randn(8)
-    row, weight = torch.randn(1, 1, 576), torch.randn(1536, 576)
-    on = [t.to("tpu") for t in (x, y, row, weight)]
-    best: dict[str, float] = {}
-
-    def keep(name: str, value: float) -> None:
-        best[name] = min(best.get(name, value), value)
-
-    with torch.inference_mode():
-        for _ in range(ROUNDS):
-            keep("add chain cpu", chain(x, y))
-            keep("add issue cpu", record(x, y))
-            keep("linear cpu", linear(row, weight))
-            for mode in ("strict", "fused"):
-                with torch.tpu.eager_mode(mode):
-                    keep(f"add chain {mode}", chain(on[0], on[1]))
-                    keep(f"add issue {mode}", record(on[0], on[1]))
-                    keep(f"linear {mode}", linear(on[2], on[3]))
-    ratios = {}
-    for name, value in best.items():
-        kind, side = name.rsplit(" ", 1)
-        if side != "cpu":
-            ratios[name] = round(value / best[f"{kind} cpu"], 3)
-    print(
-        json.dumps(
-            {"microseconds": {k: round(v, 3) for k, v in best.items()}, "ratio to CPU eager": ratios},
-            indent=1,
-        )
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=[r.name for r in ROWS])
+    parser.add_argument("--core", type=int, help="default: the last of those we may use")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="the numbers, for a machine")
+    args = parser.parse_args()
+    measure.pin(args.core)
+    print(f"{'':13} {'':48} {'ours':>9} {'theirs':>9} {'':4}{'ratio':>6} {'must':>5} {'aim':>5}", flush=True)
+    results = []
+    for row in ROWS:
+        if args.only and row.name not in args.only:
+            continue
+        results.append(result(row))
+        print(line(results[-1]), flush=True)
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1) + "\n")
+    missed = [str(r["name"]) for r in results if r["missed"]]
+    print(f"missed: {', '.join(missed)}" if missed else "every must is met", file=sys.stderr)
 
 
 if __name__ == "__main__":

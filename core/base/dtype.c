@@ -35,10 +35,13 @@ static const char *const torch_names[] = {
 _Static_assert(sizeof torch_names / sizeof *torch_names == DT_COUNT, "a name a dtype");
 
 tpu_dtype tpu_dtype_from_torch(int scalar_type) {
-  for (int i = 0; i < DT_COUNT; i++) {
-    if (tpu_dtypes[i].torch == scalar_type) return (tpu_dtype)i;
-  }
-  return DT_NONE;
+  static const int8_t known[] = {
+#define DTYPE(NAME, torch_, mlir_, pjrt_, bytes_, cls_) [torch_] = DT_##NAME + 1,
+#include "base/dtype.def"
+#undef DTYPE
+  };
+  bool in = scalar_type >= 0 && (size_t)scalar_type < sizeof known;
+  return in ? (tpu_dtype)(known[scalar_type] - 1) : DT_NONE;
 }
 
 const char *tpu_dtype_torch_name(tpu_dtype dt) {

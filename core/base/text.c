@@ -19,6 +19,8 @@ static char *room(text *t, size_t n) {
   return t->p + t->n;
 }
 
+void text_grow(text *t, size_t n) { room(t, n); }
+
 void text_add(text *t, const void *p, size_t n) {
   char *to = room(t, n);
   if (n) memcpy(to, p, n);

@@ -9,20 +9,24 @@
 #include "base/error.h"
 
 typedef struct text {
-  char *p; /* NUL-terminated once anything was added; owned */
+  char *p; /* NUL-terminated once anything was added (but by text_push); owned */
   size_t n, cap;
 } text;
 
 void text_add(text *t, const void *p, size_t n);
-/* text_add for a few bytes, inline: signatures and keys are built of thousands of these. */
-static inline void text_put(text *t, const void *p, size_t n) {
-  if (t->n + n + 1 > t->cap) {
-    text_add(t, p, n);
-    return;
-  }
+void text_grow(text *t, size_t n);
+/* Signatures and keys are built of thousands of small pieces: these are inline, and write no NUL. text_push
+ * wants room that text_reserve made. */
+static inline void text_reserve(text *t, size_t n) {
+  if (t->cap - t->n < n) text_grow(t, n);
+}
+static inline void text_push(text *t, const void *p, size_t n) {
   memcpy(t->p + t->n, p, n);
   t->n += n;
-  t->p[t->n] = 0;
+}
+static inline void text_put(text *t, const void *p, size_t n) {
+  text_reserve(t, n);
+  text_push(t, p, n);
 }
 void text_str(text *t, const char *s);
 void text_printf(text *t, const char *fmt, ...) TPU_PRINTF(2, 3);

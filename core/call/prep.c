@@ -9,12 +9,15 @@
 static uint32_t serials; /* of preparations: mark the storages that each has seen */
 static const char NO_DTYPE[] = "a dtype that XLA does not have";
 
+/* Room is made for a whole argument at a time: what is put here is every op's way. */
+enum { ARG_ROOM = 64, TENSOR_ROOM = ARG_ROOM + 48 * TPU_MAX_RANK + 28 * GEOM_LINKS };
+
 static void put8(prep *p, int v) {
   char c = (char)v;
-  text_put(&p->sig, &c, 1);
+  text_push(&p->sig, &c, 1);
 }
-static void put32(prep *p, uint32_t v) { text_put(&p->sig, &v, sizeof v); }
-static void put64(prep *p, int64_t v) { text_put(&p->sig, &v, sizeof v); }
+static void put32(prep *p, uint32_t v) { text_push(&p->sig, &v, sizeof v); }
+static void put64(prep *p, int64_t v) { text_push(&p->sig, &v, sizeof v); }
 
 static uint32_t add_scalar(prep *p, tpu_dtype dt, uint64_t lo, uint64_t hi) {
   GROW(p->scalars, p->nscalars, p->cap_scalars, 16);
@@ -52,6 +55,7 @@ bool number_is_operand(const tpu_arg *a, uint32_t flags) {
 }
 
 static void put_number(prep *p, const tpu_arg *a, uint32_t flags) {
+  text_reserve(&p->sig, ARG_ROOM);
   bool operand = number_is_operand(a, flags);
   put8(p, a->tag);
   put8(p, !operand);
@@ -230,6 +234,7 @@ static bool is_written(const prep *p, const tpu_tensor *t) {
 static tpu_error *put_tensor(prep *p, const tpu_tensor *t, uint32_t flags) {
   GROW(p->tensors, p->ntensors, p->cap_tensors, 16);
   prep_tensor *pt = &p->tensors[p->ntensors++];
+  text_reserve(&p->sig, TENSOR_ROOM);
   pt->t = NULL;
   if (t->flags & TPU_T_UNDEFINED) {
     put8(p, 'U');
@@ -269,6 +274,7 @@ static tpu_error *put_tensor(prep *p, const tpu_tensor *t, uint32_t flags) {
 }
 
 static tpu_error *put_arg(prep *p, const tpu_arg *a, uint32_t flags) {
+  text_reserve(&p->sig, ARG_ROOM);
   switch ((tpu_tag)a->tag) {
   case TPU_A_NONE: put8(p, a->tag); return NULL;
   case TPU_A_TENSOR: return put_tensor(p, a->u.t, flags);
@@ -294,6 +300,7 @@ static tpu_error *put_arg(prep *p, const tpu_arg *a, uint32_t flags) {
   case TPU_A_SCALAR_B:
   case TPU_A_SCALAR_C: put_number(p, a, flags); return NULL;
   case TPU_A_SIZES:
+    text_reserve(&p->sig, ARG_ROOM + a->n * 9);
     put8(p, a->tag);
     put32(p, a->n);
     for (uint32_t k = 0; k < a->n; k++) {
@@ -345,6 +352,7 @@ static void put_growth(prep *p, const tpu_call *call) {
   }
   if (!generic) return;
   p->rung = room >= total ? room : ladder_rung(total);
+  text_reserve(&p->sig, ARG_ROOM);
   put64(p, p->rung);
 }
 
@@ -358,13 +366,14 @@ static tpu_error *prepare(prep *p, const tpu_call *call, bool exact) {
   text_clear(&p->sig);
   p->serial = ++serials;
   p->pauses = core_pauses();
-  const tpu_row *row = call->row;
-  text_add(&p->sig, &row, sizeof row);
+  text_reserve(&p->sig, ARG_ROOM);
+  put64(p, (int64_t)(uintptr_t)call->row);
   put8(p, call->variant | (step_precision() << 4) | (step_masks_off() << 7));
   put8(p, call->device);
   put8(p, step_default_float());
   for (int i = 0; i < call->nargs; i++) TRY(put_arg(p, &call->args[i], flags));
   p->out_first = p->ntensors;
+  text_reserve(&p->sig, ARG_ROOM);
   put32(p, (uint32_t)call->nouts);
   if (call->variant >= TPU_OUT)
     for (int i = 0; i < call->nouts; i++) TRY(put_tensor(p, &call->outs[i], flags));

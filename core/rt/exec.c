@@ -19,14 +19,14 @@ int (*rt_interrupt_hook)(void);
 
 enum { POLL_MS = 50, PROGRESS_AFTER_MS = 1000, STACK = 64 << 20 };
 
-/* CompileOptionsProto: one replica, one partition, portable (runs on the device named at launch). */
-#define PORTABLE "\x1a\x04\x20\x01\x28\x01\x20\x01"
+/* CompileOptionsProto: one replica, one partition ... */
+#define ONE "\x1a\x04\x20\x01\x28\x01"
+/* ... portable: runs on the device named at launch ... */
+#define PORTABLE "\x20\x01"
 /* ... and max and min that keep NaN: {key, bool false} among the option overrides. */
-#define NAN_KEY "xla_cpu_enable_fast_min_max"
-static const char tpu_options[] = PORTABLE;
-static const char cpu_options[] = PORTABLE "\x3a\x21\x0a\x1b" NAN_KEY "\x12\x02\x10";
-_Static_assert(sizeof NAN_KEY - 1 == 0x1b, "the length that cpu_options writes");
-/* The last byte of cpu_options is the NUL of the literal: `false`. */
+#define NAN_KEY  "xla_cpu_enable_fast_min_max"
+#define KEEP_NAN "\x3a\x21\x0a\x1b" NAN_KEY "\x12\x02\x10\x00"
+_Static_assert(sizeof NAN_KEY - 1 == 0x1b, "the length that KEEP_NAN writes");
 
 void rt_exec_free(rt_exec *e) {
   if (!e) return;
@@ -61,10 +61,15 @@ static tpu_error *compile_now(const char *mlir, size_t n, rt_exec **out) {
   *out = NULL;
   PJRT_ARGS(pjrt_program, program, .code = mlir, .code_size = n, .format = "mlir", .format_size = 4);
   PJRT_ARGS(pjrt_compile, a, .client = rt.client, .program = program);
-  a->options = rt.is_cpu ? cpu_options : tpu_options;
-  a->options_size = rt.is_cpu ? sizeof cpu_options : sizeof tpu_options - 1;
-  TRY(rt_call(PJRT_CLIENT_COMPILE, a));
-  return wrap(a->executable, out);
+  text options = {0};
+  text_add(&options, ONE, sizeof ONE - 1);
+  if (rt_portable()) text_add(&options, PORTABLE, sizeof PORTABLE - 1);
+  if (rt.is_cpu) text_add(&options, KEEP_NAN, sizeof KEEP_NAN - 1);
+  a->options = options.p;
+  a->options_size = options.n;
+  tpu_error *e = rt_call(PJRT_CLIENT_COMPILE, a);
+  text_free(&options);
+  return e ? e : wrap(a->executable, out);
 }
 
 /* A compile in flight, shared by the caller and the helper thread; the one who leaves last frees it. */
@@ -253,7 +258,8 @@ tpu_error *rt_execute(rt_exec *e, int device, PJRT_Buffer *const *args, size_t n
   PJRT_ARGS(pjrt_execute_options, options, .no_donate = no_donate, .num_no_donate = n_no_donate);
   PJRT_Event *done = NULL;
   PJRT_ARGS(pjrt_execute, a, .executable = e->loaded, .options = options, .argument_lists = &args,
-            .num_devices = 1, .num_args = nargs, .output_lists = &outs, .device = d->device);
+            .num_devices = 1, .num_args = nargs, .output_lists = &outs);
+  if (rt_portable()) a->device = d->device;
   if (!nouts) a->complete_events = &done;
   TRY(rt_call(PJRT_LOADED_EXECUTE, a));
   if (nouts) {

@@ -104,6 +104,7 @@ char *rt_make_fingerprint(const char *path, const PJRT_Api *api, const rt_info *
   if (path) add_file(&t, path);
   text_printf(&t, ";api=0.%d;platform=%s;version=%s;%s", (int)api->minor, info->platform,
               info->platform_version, attributes);
+  text_str(&t, rt_portable() ? ";portable" : ";bound");
   add_env(&t, "XLA_FLAGS");
   if (info->is_cpu)
     add_cpu(&t);

@@ -15,7 +15,7 @@
 #include "base/text.h"
 
 typedef struct PJRT_Buffer PJRT_Buffer;
-typedef struct rt_exec rt_exec;   /* a loaded executable, portable: runs on any device */
+typedef struct rt_exec rt_exec;   /* a loaded executable; runs on any device */
 typedef struct rt_event rt_event; /* completion of a launch or a transfer */
 
 /* Where the plugin comes from, found without loading anything (design 9: TORCH_TPU_PJRT_PLUGIN, a TPU host's
@@ -59,10 +59,10 @@ bool rt_memory_stats(int device, int64_t *in_use, int64_t *limit);
  * (Ctrl-C). The finished program is then still handed to `late` of rt_compile. NULL: never. */
 extern int (*rt_interrupt_hook)(void);
 
-/* Compiles StableHLO text (entry @main). Carries the options of every compile: portable, 1 replica, 1
- * partition, on CPU xla_cpu_enable_fast_min_max=false. Runs on a helper thread while the caller polls the
- * interrupt hook; on TPU_INTERRUPTED the compile goes on and its result is dropped into `late(late_ctx,
- * exec)` when it ends. */
+/* Compiles StableHLO text (entry @main). Carries the options of every compile: 1 replica, 1 partition,
+ * portable unless a CPU client has but one device, on CPU xla_cpu_enable_fast_min_max=false. Runs on a helper
+ * thread while the caller polls the interrupt hook; on TPU_INTERRUPTED the compile goes on and its result is
+ * dropped into `late(late_ctx, exec)` when it ends. */
 tpu_error *rt_compile(const char *mlir, size_t n, void (*late)(void *ctx, rt_exec *e), void *late_ctx,
                       rt_exec **out);
 tpu_error *rt_exec_serialize(const rt_exec *e, text *out);

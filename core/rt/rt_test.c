@@ -410,6 +410,27 @@ static void fingerprints(void) {
   free(one);
 }
 
+/* Launches name no device where there is but one; programs of the two kinds do not mix. */
+static void one_device(void) {
+  CHECK_OK(rt_open());
+  char *of_two = tpu_xstrdup(rt_get_info()->fingerprint);
+  rt_close_for_tests();
+  setenv("TORCH_TPU_NUM_DEVICES", "1", 1);
+  CHECK_OK(rt_open());
+  CHECK(strcmp(rt_get_info()->fingerprint, of_two) != 0);
+  rt_exec *add;
+  text bytes = {0};
+  CHECK_OK(compile(ADD, &add));
+  CHECK_OK(rt_exec_serialize(add, &bytes));
+  CHECK(bytes.n > 4 && !memcmp(bytes.p, "BIND", 4));
+  text_free(&bytes);
+  rt_exec_free(add);
+  rt_close_for_tests();
+  free(of_two);
+  donation();
+  setenv("TORCH_TPU_NUM_DEVICES", "2", 1);
+}
+
 void test_rt(void);
 void test_rt(void) {
   setenv("TORCH_TPU_NUM_DEVICES", "2", 1);
@@ -423,6 +444,7 @@ void test_rt(void) {
   RUN(tables);
   RUN(files);
   RUN(fingerprints);
+  RUN(one_device);
   RUN(forks);
   unsetenv("TORCH_TPU_NUM_DEVICES");
 }

@@ -109,11 +109,13 @@ typedef struct result_space { /* of a thread: what call->results points at until
 } result_space;
 static _Thread_local result_space space;
 
-static void room(uint32_t n) {
-  if (n <= space.cap) return;
-  space.cap = n * 2;
-  space.r = tpu_xrealloc(space.r, space.cap * sizeof *space.r);
-  space.dims = tpu_xrealloc(space.dims, space.cap * sizeof *space.dims);
+static result_space *room(uint32_t n) {
+  result_space *s = &space;
+  if (n <= s->cap) return s;
+  s->cap = n * 2;
+  s->r = tpu_xrealloc(s->r, s->cap * sizeof *s->r);
+  s->dims = tpu_xrealloc(s->dims, s->cap * sizeof *s->dims);
+  return s;
 }
 
 /* Sizes and strides of a result with generic dims: of this call. */
@@ -129,22 +131,22 @@ static void generic_sizes(const op_out *o, const tpu_value *v, int64_t (*d)[TPU_
 }
 
 tpu_error *op_bind(const tpu_op *op, const prep *p, tpu_call *call, tpu_value **vals) {
-  room(op->nresults);
+  result_space *to = room(op->nresults);
   for (uint32_t k = 0; k < op->nouts; k++) {
     const op_out *o = &op->outs[k];
     if (o->kind == OUT_STORE) {
       storage_bind(p->stores[o->store].s, vals[k]);
       continue;
     }
-    tpu_result *r = &space.r[k];
+    tpu_result *r = &to->r[k];
     *r = (tpu_result){.device = op->device};
     if (o->kind == OUT_NONE) continue;
     r->dtype = tpu_dtypes[o->dtype].torch;
     r->rank = o->trank;
     r->sizes = o->sizes, r->strides = o->strides;
     if (o->size_dim) {
-      generic_sizes(o, vals[k], space.dims[k]);
-      r->sizes = space.dims[k][0], r->strides = space.dims[k][1];
+      generic_sizes(o, vals[k], to->dims[k]);
+      r->sizes = to->dims[k][0], r->strides = to->dims[k][1];
     }
     size_t bytes = dt_bytes((tpu_dtype)o->dtype);
     for (int i = 0; i < o->trank; i++) bytes *= (size_t)r->sizes[i];
@@ -155,7 +157,7 @@ tpu_error *op_bind(const tpu_op *op, const prep *p, tpu_call *call, tpu_value **
     r->storage->value = vals[k];
   }
   call->nresults = (int)op->nresults;
-  call->results = space.r;
+  call->results = to->r;
   return NULL;
 }
 

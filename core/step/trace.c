@@ -17,7 +17,9 @@ enum { CODE_SLOT = 0u << 30, CODE_EXT = 1u << 30, CODE_SCALAR = 2u << 30, CODE_M
 typedef struct trace {
   uint32_t serial;
   bool flushing;
-  tpu_op **ops;     /* recorded calls */
+  const char
+      *due;     /* why a step ends here: it is launched before the next op is recorded; NULL: it does not */
+  tpu_op **ops; /* recorded calls */
   tpu_value **vals; /* results, nreal an op, in order; a reference each */
   tpu_value **exts; /* operands from outside; a reference each */
   prep_scalar *scalars;
@@ -130,10 +132,15 @@ static void record_operands(trace *t, const tpu_op *op, prep *p, const tpu_philo
   }
 }
 
+static tpu_error *flush_one(int device, const char *why);
+
 tpu_error *trace_ready(const tpu_op *op, const prep *p) {
-  const trace *t = trace_of(op->device);
-  uint64_t before = core_pauses();
-  for (uint32_t i = 0; i < op->nuses && before == core_pauses(); i++) {
+  trace *t = trace_of(op->device);
+  if (t->due) {
+    TRY(flush_one(op->device, t->due));
+    t = trace_of(op->device);
+  }
+  for (uint32_t i = 0; i < op->nuses && p->pauses == core_pauses(); i++) {
     if (op->uses[i].kind != USE_STORE) continue;
     tpu_value *v = p->stores[op->uses[i].index].v;
     if (v->state == V_ERROR) return value_error(v);
@@ -172,19 +179,14 @@ static bool repeats(trace *t, int device) {
   return true;
 }
 
-static tpu_error *cut(trace *t, int device) {
-  if (in_period(t, device)) {
-    if (t->nops < periodic[device].n) return NULL;
+static void cut(trace *t, int device) {
+  if (in_period(t, device) ? t->nops == periodic[device].n : repeats(t, device)) {
     stat.by_repeat++;
-    return trace_flush(device, "repeat");
+    t->due = "repeat";
+  } else if (t->nops == TRACE_MAX) {
+    stat.by_size++;
+    t->due = "size";
   }
-  if (repeats(t, device)) {
-    stat.by_repeat++;
-    return trace_flush(device, "repeat");
-  }
-  if (t->nops < TRACE_MAX) return NULL;
-  stat.by_size++;
-  return trace_flush(device, "size");
 }
 
 tpu_error *trace_record(tpu_op *op, prep *p, tpu_call *call) {
@@ -207,7 +209,8 @@ tpu_error *trace_record(tpu_op *op, prep *p, tpu_call *call) {
   t->checks = t->checks || op->has_check;
   tpu_error *e = op_bind(op, p, call, vals);
   if (vals != stack) free(vals);
-  return e ? e : cut(t, op->device);
+  cut(t, op->device);
+  return e;
 }
 
 /* --- steps --- */
@@ -476,9 +479,12 @@ tpu_error *trace_need(tpu_value *v) {
       core_wait(&flushed);
       continue;
     }
-    stat.by_need++;
-    periodic[v->device].n = 0;
-    e = flush_one(v->device, "need");
+    const char *due = v->trace->due;
+    if (!due) {
+      stat.by_need++;
+      periodic[v->device].n = 0;
+    }
+    e = flush_one(v->device, due ? due : "need");
   }
   if (!e) e = value_error(v);
   value_release(v);

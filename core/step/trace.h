@@ -2,8 +2,10 @@
  *
  * Cuts. A step ends when a value is needed, when it holds TRACE_MAX ops, or when its sequence of ops repeats:
  * once a sequence of at least TRACE_MIN ops has been seen twice in a row the step is cut there, and from then
- * on after every further copy of it, until an op differs. So thirty equal layers are a handful of programs,
- * and a loop that never reads runs in bounded memory. The cuts depend on the ops only. */
+ * on after every further copy of it, until an op differs. Such a step waits for the op after it: only then
+ * its caller has dropped what he does not need, which is not computed then. So thirty equal layers are a
+ * handful of programs, and a loop that never reads runs in bounded memory. The cuts depend on the ops only.
+ */
 #ifndef TPU_STEP_TRACE_H
 #define TPU_STEP_TRACE_H
 

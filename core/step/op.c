@@ -537,7 +537,7 @@ static tpu_error *op_create(const prep *p, tpu_op **out) {
   tpu_error *e = b_take_error(scratch);
   lower_end(&l);
   free(outs);
-  if (e && !op->declined && p->nsyms && tpu_error_code(e) == TPU_NOT_IMPLEMENTED) {
+  if (e && !op->declined && p->nsyms) { /* a real error comes again, in logical sizes */
     op->needs_exact = arena_copy(&op->mem, tpu_error_message(e), strlen(tpu_error_message(e)) + 1);
     tpu_error_free(e);
     e = NULL;

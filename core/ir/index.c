@@ -67,6 +67,18 @@ Val b_take(B *b, Val x, Val idx, int axis) {
   return gather_node(b, x, idx, &g, &s);
 }
 
+/* Dim i of x, of which idx has a part: what is no element of x is no element of idx. */
+static Val cut_generic(B *b, Val x, int i, ir_dim q) {
+  Val most = b_size(b, x, i, DT_I32), n = q.sym ? b_symbol_size(b, q.sym) : b_const_i(b, DT_I32, q.n);
+  b_check(b, b_le(b, n, most), TPU_RUNTIME,
+          "the index is larger than the tensor in a dimension that is not indexed");
+  if (b_shape(b, x)->d[i].n != q.n) x = ir_resize_axis(b, x, i, q.n);
+  if (b->err) return BAD;
+  shape s = *b_shape(b, x);
+  s.d[i] = q;
+  return b_relabel(b, x, &s);
+}
+
 /* x cut so that its dims other than `axis` are those of idx. */
 static Val cut_to(B *b, Val x, const shape *is, int axis) {
   const shape *xs = b_shape(b, x);
@@ -80,7 +92,7 @@ static Val cut_to(B *b, Val x, const shape *is, int axis) {
     if (p.sym && p.sym == q.sym)
       x = ir_resize_axis(b, x, i, q.n);
     else if (p.sym || q.sym)
-      b_fail(b, TPU_NOT_IMPLEMENTED, "gather with another generic dim");
+      x = cut_generic(b, x, i, q);
     else if (q.n > p.n)
       b_fail(b, TPU_RUNTIME, "Size does not match at dimension %d: expected index of at most %lld, got %lld",
              i, (long long)p.n, (long long)q.n);

@@ -14,8 +14,8 @@ static void embedding(L *l) {
 }
 
 /* How often each of `rows` is named by idx (of any rank; out of range: not counted), in dtype dt. */
-static Val frequencies(B *b, Val idx, int64_t rows, tpu_dtype dt) {
-  shape s = shape_of(1, &rows);
+static Val frequencies(B *b, Val idx, ir_dim rows, tpu_dtype dt) {
+  shape s = {.rank = 1, .d = {rows}};
   return b_scatter_nd(b, SCAT_ADD, b_zeros(b, dt, &s), &idx, 1, b_const(b, dt, 1));
 }
 
@@ -25,7 +25,7 @@ static Val table_gradient(B *b, Val g, Val idx, int64_t rows, int64_t padding, b
   s.d[0] = (ir_dim){rows, 0};
   s.d[1] = b_shape(b, g)->d[b_rank(b, g) - 1];
   if (by_frequency) {
-    Val n = b_take(b, frequencies(b, idx, rows, b_dtype(b, g)), idx, 0);
+    Val n = b_take(b, frequencies(b, idx, s.d[0], b_dtype(b, g)), idx, 0);
     g = b_div(b, g, b_unsqueeze(b, n, b_rank(b, n)));
   }
   if (padding >= 0)
@@ -65,7 +65,7 @@ static void embedding_renorm(L *l) {
   else
     n = b_pow(b, b_sum(b, b_pow(b, a, b_like(b, a, p)), 2, true), b_like(b, a, 1 / p));
   Val named =
-      b_gt(b, b_unsqueeze(b, frequencies(b, idx, b_dim_static(b, w, 0), DT_I32), 1), b_const_i(b, DT_I32, 0));
+      b_gt(b, b_unsqueeze(b, frequencies(b, idx, b_shape(b, w)->d[0], DT_I32), 1), b_const_i(b, DT_I32, 0));
   Val bound = b_like(b, n, limit), factor = b_div(b, bound, b_add(b, n, b_like(b, n, 1e-7)));
   ret(l,
       b_select(b, b_and(b, named, b_gt(b, n, bound)), b_cast(b, b_mul(b, b_cast(b, w, acc), factor), dt), w));
@@ -76,15 +76,15 @@ static void embedding_renorm(L *l) {
 enum { BAG_SUM, BAG_MEAN, BAG_MAX };
 
 typedef struct bags {
-  Val idx, bag;     /* of every index: its row (-1 where padding), its bag; I32 or I64, I64 */
-  Val size;         /* of every bag, without padding; I64 */
-  int64_t n, count; /* indices, bags */
+  Val idx, bag;    /* of every index: its row (-1 where padding), its bag; I32 or I64, I64 */
+  Val size;        /* of every bag, without padding; I64 */
+  ir_dim n, count; /* indices, bags */
   int mode;
 } bags;
 
 /* Which bag an index at position i belongs to: the last whose offset is <= i. */
-static Val bag_of(B *b, Val offsets, int64_t n) {
-  shape s = shape_of(1, &n);
+static Val bag_of(B *b, Val offsets, ir_dim n) {
+  shape s = {.rank = 1, .d = {n}};
   Val at = ix_search(b, b_cast(b, offsets, DT_I64), b_iota(b, DT_I64, &s, 0), true);
   return b_cast(b, b_sub(b, at, b_const_i(b, DT_I32, 1)), DT_I64);
 }
@@ -103,14 +103,15 @@ static Val bag_or_none(B *b, Val bag, Val idx) {
 static void bag_max(L *l, const bags *g, Val v, Val *out, Val *rows) {
   B *b = l_b(l);
   tpu_dtype dt = b_dtype(b, v);
-  shape s = shape_of(2, (int64_t[]){g->count, b_dim_static(b, v, 1)}), line = *b_shape(b, v);
-  Val bag = bag_or_none(b, g->bag, g->idx), zero = b_const_i(b, DT_I64, 0), none = b_const_i(b, DT_I64, g->n);
+  shape line = *b_shape(b, v), s = {.rank = 2, .d = {g->count, line.d[1]}};
+  Val bag = bag_or_none(b, g->bag, g->idx), zero = b_const_i(b, DT_I64, 0), none = b_size(b, v, 0, DT_I64);
   Val best = b_scatter_nd(b, SCAT_MAX, b_full(b, &s, b_min_value(b, dt)), &bag, 1, v);
   Val own = b_take(b, best, b_maximum(b, g->bag, zero), 0);
   Val at = b_select(b, b_eq(b, v, own), b_iota(b, DT_I64, &line, 0), none);
   Val first = b_scatter_nd(b, SCAT_MIN, b_full(b, &s, none), &bag, 1, at), found = b_lt(b, first, none);
   *out = b_select(b, found, best, b_like(b, best, 0));
-  Val row = g->n ? b_take(b, g->idx, b_minimum(b, first, b_const_i(b, DT_I64, g->n - 1)), 0) : zero;
+  Val last = b_sub(b, none, b_const_i(b, DT_I64, 1));
+  Val row = g->n.n ? b_take(b, g->idx, b_minimum(b, first, last), 0) : zero;
   *rows = b_broadcast_to(b, b_select(b, found, b_cast(b, row, DT_I64), zero), &s);
 }
 
@@ -121,25 +122,29 @@ static void embedding_bag(L *l) {
   B *b = l_b(l);
   Val w = l_tensor(l, 0), raw = l_tensor(l, 1), offsets = l_tensor(l, 2), rows;
   tpu_dtype dt = b_dtype(b, w), acc = dt_acc(dt);
-  bags g = {.mode = (int)l_int(l, 4), .n = b_numel_static(b, raw), .count = b_numel_static(b, offsets)};
+  bags g = {.mode = (int)l_int(l, 4)};
   if (b_rank(b, raw) != 1 || b_rank(b, offsets) != 1)
     l_fail(l, TPU_RUNTIME, "embedding_bag: input and offsets must be 1-D");
+  if (!b_ok(b)) return;
   if (l_has(l, 6) && g.mode != BAG_SUM)
     l_fail(l, TPU_RUNTIME,
            "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for "
            "mode='sum'");
   if (l_bool(l, 7)) {
-    if (g.count < 1) l_fail(l, TPU_RUNTIME, "include_last_offset: number of offsets should be at least 1");
-    g.count--;
-    offsets = b_slice(b, offsets, 0, 0, g.count, 1);
+    ir_dim d = b_shape(b, offsets)->d[0];
+    if (d.n < 1) l_fail(l, TPU_RUNTIME, "include_last_offset: number of offsets should be at least 1");
+    Val less = b_sub(b, b_size(b, offsets, 0, DT_I32), b_const_i(b, DT_I32, 1));
+    offsets = d.sym ? b_narrow(b, offsets, 0, BAD, d.n, 1, b_symbol(b, less))
+                    : b_slice(b, offsets, 0, 0, d.n - 1, 1);
   }
   if (!b_ok(b)) return;
+  g.n = b_shape(b, raw)->d[0], g.count = b_shape(b, offsets)->d[0];
   raw = ix_ready(l, raw, w, 0, IX_EXACT, TPU_INDEX, "embedding_bag: index out of range in self");
   g.idx = without_padding(b, raw, l_int(l, 8));
   g.bag = bag_of(b, offsets, g.n);
   Val bag = bag_or_none(b, g.bag, g.idx), v = b_cast(b, b_take(b, w, raw, 0), acc);
   g.size = frequencies(b, bag, g.count, DT_I64);
-  shape s = shape_of(2, (int64_t[]){g.count, b_dim_static(b, w, 1)});
+  shape s = {.rank = 2, .d = {g.count, b_shape(b, w)->d[1]}};
   Val out;
   rows = b_zeros(b, DT_I64, b_shape(b, g.size));
   if (g.mode == BAG_MAX) {
@@ -175,7 +180,7 @@ static void embedding_bag_backward(L *l) {
   if (!b_ok(b)) return;
   g = b_cast(b, g, acc);
   if (mode == BAG_MAX) {
-    shape s = shape_of(2, (int64_t[]){rows, b_dim_static(b, g, 1)});
+    shape s = {.rank = 2, .d = {{rows, 0}, b_shape(b, g)->d[1]}};
     Val used = b_gt(b, b_unsqueeze(b, size, 1), b_const_i(b, b_dtype(b, size), 0));
     Val at[2] = {b_select(b, used, max, b_const_i(b, DT_I64, -1)), b_iota(b, DT_I64, b_shape(b, g), 1)};
     ret(l, b_cast(b, b_scatter_nd(b, SCAT_ADD, b_zeros(b, acc, &s), at, 2, g), dt));

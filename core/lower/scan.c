@@ -111,10 +111,11 @@ static void logcumsumexp(L *l) {
   if (dt_is_integral(dt))
     l_fail(l, TPU_NOT_IMPLEMENTED, "\"logcumsumexp_out_cpu\" not implemented for '%s'",
            tpu_dtype_torch_name(dt));
-  int64_t n = b_rank(b, x) ? b_dim_static(b, x, axis) : 1;
   if (!b_ok(b)) return;
-  Val v = b_cast(b, x, dt_acc(dt));
-  ret(l, b_cast(b, dt_is_complex(dt) ? complex_scan(b, v, axis, n) : real_scan(b, v, axis, n), dt));
+  Val v = ix_room(b, b_cast(b, x, dt_acc(dt)), BAD); /* padding is behind the data */
+  int64_t n = b_rank(b, x) ? b_dim_static(b, v, axis) : 1;
+  v = dt_is_complex(dt) ? complex_scan(b, v, axis, n) : real_scan(b, v, axis, n);
+  if (b_ok(b)) ret(l, b_cast(b, b_relabel(b, v, b_shape(b, x)), dt));
 }
 
 const tpu_row rows_scan[] = {{"cumsum", cumulative, RED_SUM, ROW_MASK | ROW_OVERLAP_SELF},

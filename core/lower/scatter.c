@@ -131,15 +131,17 @@ static bool slices_fit(L *l, Val x, Val idx, Val src, int axis, const char *op) 
   if (b_dtype(b, x) != b_dtype(b, src))
     l_fail(l, TPU_RUNTIME, "%s(): self (%s) and source (%s) must have the same scalar type", op,
            tpu_dtype_torch_name(b_dtype(b, x)), tpu_dtype_torch_name(b_dtype(b, src)));
-  int64_t n = b_rank(b, idx) ? b_dim_static(b, idx, 0) : 1,
-          m = b_rank(b, src) ? b_dim_static(b, src, axis) : 1;
-  if (n != m && b_ok(b))
+  const shape *xs = b_shape(b, x), *ss = b_shape(b, src), *is = b_shape(b, idx);
+  ir_dim one = {1, 0}, i0 = is->rank ? is->d[0] : one, s0 = ss->rank ? ss->d[axis] : one;
+  int64_t n = i0.n, m = s0.n;
+  if (i0.sym != s0.sym) l_fail(l, TPU_NOT_IMPLEMENTED, "indices and source of different generic sizes");
+  if (n != m && !i0.sym && b_ok(b))
     l_fail(l, TPU_RUNTIME,
            "%s(): Number of indices (%lld) should be equal to source.size(dim): (%lld), for dim: %d", op,
            (long long)n, (long long)m, axis);
-  const shape *xs = b_shape(b, x), *ss = b_shape(b, src);
   bool same = xs->rank == ss->rank || xs->rank == 0 || ss->rank == 0;
-  for (int i = 0; i < xs->rank && i < ss->rank && same; i++) same = i == axis || xs->d[i].n == ss->d[i].n;
+  for (int i = 0; i < xs->rank && i < ss->rank && same; i++)
+    same = i == axis || xs->d[i].n == ss->d[i].n || xs->d[i].sym || ss->d[i].sym;
   if (!same)
     l_fail(l, TPU_RUNTIME, "%s(): Source/destination tensor must have same slice shapes at dimension %d", op,
            axis);
@@ -260,17 +262,21 @@ static void put(L *l) {
            "put_(): self and source expected to have the same dtype, but got self.dtype = %s and "
            "source.dtype = %s",
            tpu_dtype_torch_name(b_dtype(b, x)), tpu_dtype_torch_name(b_dtype(b, v)));
-  int64_t n = b_numel_static(b, idx), m = b_numel_static(b, v);
-  if (n != m)
+  Val at = ix_flat(b, idx), from = ix_flat(b, v);
+  if (!b_ok(b)) return;
+  ir_dim an = b_shape(b, at)->d[0], fn = b_shape(b, from)->d[0];
+  int64_t n = an.n, m = fn.n;
+  if (an.sym != fn.sym) l_fail(l, TPU_NOT_IMPLEMENTED, "put: indices and source of different generic sizes");
+  if (n != m && !an.sym)
     l_fail(l, TPU_RUNTIME,
            "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
            "%lld, "
            "index.numel() = %lld",
            (long long)m, (long long)n);
   if (!b_ok(b)) return;
-  idx = ix_flat(b, ix_ready(l, idx, x, -1, IX_WRAP, TPU_INDEX, NULL));
-  Val r = n ? b_scatter_nd(b, l_bool(l, 3) ? SCAT_ADD : SCAT_SET, ix_flat(b, x), &idx, 1, ix_flat(b, v)) : x;
-  ret(l, b_reshape(b, r, b_shape(b, x)));
+  at = ix_ready(l, at, x, -1, IX_WRAP, TPU_INDEX, NULL);
+  Val r = n ? b_scatter_nd(b, l_bool(l, 3) ? SCAT_ADD : SCAT_SET, ix_flat(b, x), &at, 1, from) : x;
+  ret(l, n ? ix_unflat(b, r, b_shape(b, x)) : x);
 }
 
 /* --- masked_scatter --- */

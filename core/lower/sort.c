@@ -1,5 +1,15 @@
 /* Order statistics: sort, topk, kthvalue, median, mode. */
+#include <stdio.h>
+
 #include "lower/indexing.h"
+
+/* least <= k <= the size of the axis */
+static void check_place(L *l, Val x, int axis, int64_t k, int64_t least, const char *words) {
+  B *b = l_b(l);
+  bool generic = b_dim_is_generic(b, x, axis);
+  if (k < least || (!generic && k > b_dim_static(b, x, axis))) l_fail(l, TPU_RUNTIME, "%s", words);
+  if (generic) b_check(b, b_ge(b, b_size(b, x, axis, DT_I64), b_const_i(b, DT_I64, k)), TPU_RUNTIME, words);
+}
 
 /* --- sort, topk --- */
 
@@ -21,9 +31,9 @@ static void topk(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0), at;
   int rank = b_rank(b, x), axis = l_axis(l, 2, rank);
-  int64_t k = l_int(l, 1), n = b_dim_is_generic(b, x, axis) ? INT64_MAX : b_dim_static(b, x, axis);
+  int64_t k = l_int(l, 1);
   if (dt_is_complex(b_dtype(b, x))) l_fail(l, TPU_RUNTIME, "topk(): does not support complex dtypes on CPU");
-  if (k < 0 || k > n) l_fail(l, TPU_RUNTIME, "selected index k out of range");
+  check_place(l, x, axis, k, 0, "selected index k out of range");
   if (!b_ok(b)) return;
   if (rank == 0 && k == 0) x = b_slice(b, b_unsqueeze(b, x, 0), 0, 0, 0, 1);
   Val v = b_topk(b, x, k, axis, l_bool(l, 3), &at);
@@ -35,7 +45,7 @@ static void topk(L *l) {
 
 static void check_axis(L *l, Val x, int axis, const char *op) {
   B *b = l_b(l);
-  if (b_rank(b, x) && b_dim_static(b, x, axis) == 0)
+  if (b_rank(b, x) && !b_dim_is_generic(b, x, axis) && b_dim_static(b, x, axis) == 0)
     l_fail(l, TPU_INDEX, "%s(): Expected reduction dim %d to have non-zero size.", op, axis);
   if (dt_is_complex(b_dtype(b, x)))
     l_fail(l, TPU_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", op,
@@ -64,10 +74,11 @@ static void kthvalue(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0), order;
   int rank = b_rank(b, x), axis = l_axis(l, 2, rank);
-  int64_t k = l_int(l, 1), n = b_dim_static(b, x, axis);
+  int64_t k = l_int(l, 1);
+  char words[96];
+  snprintf(words, sizeof words, "kthvalue(): selected number k out of range for dimension %d", axis);
   check_axis(l, x, axis, "kthvalue");
-  if (k < 1 || k > n)
-    l_fail(l, TPU_RUNTIME, "kthvalue(): selected number k out of range for dimension %d", axis);
+  check_place(l, x, axis, k, 1, words);
   if (!b_ok(b)) return;
   if (rank == 0) {
     ret_scalar(l, x);
@@ -80,12 +91,12 @@ static void kthvalue(L *l) {
 /* Place of the lower median among n sorted values, NaN last: without NaN the middle one; else the first NaN,
  * or, ignoring NaN, the middle of the others. I32 with 1 at the axis. */
 static Val median_place(B *b, Val x, int axis, bool ignore_nan) {
-  int64_t n = b_dim_static(b, x, axis);
-  Val middle = b_const_i(b, DT_I32, (n - 1) / 2), one = b_const_i(b, DT_I32, 1);
+  Val one = b_const_i(b, DT_I32, 1), two = b_const_i(b, DT_I32, 2), n = b_size(b, x, axis, DT_I32),
+      middle = b_div(b, b_sub(b, n, one), two);
   if (!dt_is_float(b_dtype(b, x))) return middle;
   Val good = b_sum(b, b_cast(b, b_not(b, b_isnan(b, x)), DT_I32), 1u << axis, true);
-  if (!ignore_nan) return b_select(b, b_lt(b, good, b_const_i(b, DT_I32, n)), good, middle);
-  return b_div(b, b_maximum(b, b_sub(b, good, one), b_const_i(b, DT_I32, 0)), b_const_i(b, DT_I32, 2));
+  if (!ignore_nan) return b_select(b, b_lt(b, good, n), good, middle);
+  return b_div(b, b_maximum(b, b_sub(b, good, one), b_const_i(b, DT_I32, 0)), two);
 }
 
 /* datum: 1 to ignore NaN. (self) */
@@ -93,7 +104,7 @@ static void median(L *l) {
   B *b = l_b(l);
   Val x = ix_flat(b, l_tensor(l, 0));
   tpu_dtype dt = b_dtype(b, x);
-  if (b_numel_static(b, x) == 0 && b_ok(b)) {
+  if (b_ok(b) && ix_is_empty(b_shape(b, x))) {
     ret(l, b_sub(b, b_max_value(b, dt), b_max_value(b, dt))); /* NaN; 0 of integers */
     return;
   }
@@ -116,6 +127,16 @@ static void median_dim(L *l) {
   ret_place(l, sorted, order, axis, median_place(b, x, axis, l_datum(l)), l_bool(l, 2));
 }
 
+/* Element i is the one before it along the axis, or the first. */
+static Val one_back(B *b, Val x, int axis) {
+  const shape *s = b_shape(b, x);
+  int64_t n = s->d[axis].n;
+  if (!s->d[axis].sym)
+    return b_concat(b, (Val[]){b_slice(b, x, axis, 0, 1, 1), b_slice(b, x, axis, 0, n - 1, 1)}, 2, axis);
+  Val at = b_sub(b, b_iota(b, DT_I32, s, axis), b_const_i(b, DT_I32, 1));
+  return b_gather_axis(b, x, b_maximum(b, at, b_const_i(b, DT_I32, 0)), axis);
+}
+
 /* (self, dim, keepdim): the smallest of the most frequent values, and its last index. The runs of the sorted
  * axis are measured at their ends: distance to the latest start. */
 static void mode(L *l) {
@@ -129,10 +150,7 @@ static void mode(L *l) {
     return;
   }
   Val sorted = b_sort(b, x, axis, false, &order);
-  int64_t n = b_dim_static(b, x, axis);
-  Val before =
-      b_concat(b, (Val[]){b_slice(b, sorted, axis, 0, 1, 1), b_slice(b, sorted, axis, 0, n - 1, 1)}, 2, axis);
-  Val at = b_iota(b, DT_I32, b_shape(b, sorted), axis);
+  Val at = b_iota(b, DT_I32, b_shape(b, sorted), axis), before = one_back(b, sorted, axis);
   Val starts = b_select(b, b_ne(b, sorted, before), at, b_const_i(b, DT_I32, 0));
   Val length = b_sub(b, at, b_cumulative(b, RED_MAX, starts, axis, false));
   ret_place(l, sorted, order, axis, b_argreduce(b, true, length, axis, true, NULL), l_bool(l, 2));

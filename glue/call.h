@@ -30,6 +30,7 @@ struct Entry {
   bool random;
   bool floats;         // a factory of floats whatever its numbers are
   bool moves_indices;  // CPU index tensors are welcome
+  bool moves_scalars;  // so are CPU tensors of one number an item (foreach)
   bool shared = false; // in place, elements of self may share a place
   bool updates;        // argument 0 is what the in-place form writes
   tpu_overlap overlap;
@@ -138,7 +139,12 @@ struct Frame {
   void put(tpu_arg &a, const Tensor &x) {
     a.tag = x.defined() ? TPU_A_TENSOR : TPU_A_NONE;
     tpu_tensor *t = take<tpu_tensor>(1);
-    tensor(*t, x);
+    if (C10_UNLIKELY(e.moves_scalars) && device >= 0 && x.is_cpu() && x.dim() == 1) {
+      kept.push_back(x.to(Device(kTpu, DeviceIndex(device))));
+      tensor(*t, kept.back());
+    } else {
+      tensor(*t, x);
+    }
     a.u.t = t, a.n = 1;
   }
   void put(tpu_arg &a, const c10::Scalar &s) {

@@ -186,6 +186,7 @@ Entry *entry_for(const tpu_row *row, const OperatorHandle &op) {
                       .random = tpu_row_is_random(row),
                       .floats = named({"zeros", "ones", "eye", "scalar_tensor", "linspace", "logspace"}),
                       .moves_indices = named({"index", "_index", "_unsafe_index"}),
+                      .moves_scalars = named({"_foreach_addc"}),
                       .updates = reg.overloads.count(name) && reg.overloads.count(name + "_"),
                       .overlap = op.hasTag(at::Tag::generated) ? TPU_OVERLAP_FREE : tpu_row_overlap(row)};
   const size_t options = e->kinds.find("ylvB");
@@ -392,4 +393,23 @@ extern "C" char *tpu_glue_report(void) {
   s += "], \"refused\": {", sep = "";
   for (const auto &[name, why] : r.refused) s += sep + ("\"" + name + "\": \"" + why + "\""), sep = ", ";
   return tpu_xstrdup((s + "}}").c_str());
+}
+
+extern "C" char *tpu_glue_host_memory(void) {
+  const at::HostStats s = tpu::pinned_allocator()->get_stats();
+  std::string text = "{";
+  auto add = [&](const char *name, const c10::CachingAllocator::Stat &v) {
+    text += std::string("\"") + name + "\": {\"current\": " + std::to_string(v.current) +
+            ", \"peak\": " + std::to_string(v.peak) + ", \"allocated\": " + std::to_string(v.allocated) +
+            ", \"freed\": " + std::to_string(v.freed) + "}, ";
+  };
+  add("allocations", s.allocations), add("allocated_bytes", s.allocated_bytes);
+  add("active_requests", s.active_requests), add("active_bytes", s.active_bytes);
+  text += "\"num_host_alloc\": " + std::to_string(s.num_host_alloc) +
+          ", \"num_host_free\": " + std::to_string(s.num_host_free) + "}";
+  return tpu_xstrdup(text.c_str());
+}
+extern "C" void tpu_glue_host_memory_reset_peak(void) { tpu::pinned_allocator()->reset_peak_stats(); }
+extern "C" void tpu_glue_host_memory_reset_accumulated(void) {
+  tpu::pinned_allocator()->reset_accumulated_stats();
 }

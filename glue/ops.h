@@ -61,6 +61,37 @@ Tensor empty(IntArrayRef sizes, std::optional<ScalarType> dtype, std::optional<c
   return x;
 }
 
+// torch.utils.deterministic.fill_uninitialized_memory: NaN, or the greatest integer.
+bool fills_new_memory() {
+  const auto &c = at::globalContext();
+  return c.deterministicAlgorithms() && c.deterministicFillUninitializedMemory();
+}
+
+Tensor fill_new(Tensor x) {
+  const ScalarType t = x.scalar_type();
+  const unsigned bits = unsigned(8 * x.itemsize() - !c10::isUnsignedIntegralType(t));
+  if (t == ScalarType::Bool)
+    x.fill_(true);
+  else if (c10::isIntegralType(t, false))
+    x.fill_(c10::Scalar(~uint64_t(0) >> (64 - bits)));
+  else
+    x.fill_(std::numeric_limits<double>::quiet_NaN());
+  return x;
+}
+
+Tensor new_empty(IntArrayRef sizes, std::optional<ScalarType> dtype, std::optional<c10::Layout> layout,
+                 std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+  Tensor x = empty(sizes, dtype, layout, device, pin, format);
+  return C10_UNLIKELY(fills_new_memory()) ? fill_new(std::move(x)) : x;
+}
+
+Tensor new_empty_strided(IntArrayRef sizes, IntArrayRef strides, std::optional<ScalarType> dtype,
+                         std::optional<c10::Layout> layout, std::optional<Device> device,
+                         std::optional<bool> pin) {
+  Tensor x = empty_strided(sizes, strides, dtype, layout, device, pin);
+  return C10_UNLIKELY(fills_new_memory()) ? fill_new(std::move(x)) : x;
+}
+
 // What forward-mode AD uses for "no tangent": no memory at all.
 Tensor efficient_zero(IntArrayRef sizes, std::optional<ScalarType> dtype, std::optional<c10::Layout>,
                       std::optional<Device> device, std::optional<bool>) {
@@ -91,8 +122,12 @@ const Tensor &resize_(const Tensor &self, IntArrayRef sizes, std::optional<Memor
   c10::TensorImpl *x = self.unsafeGetTensorImpl();
   at::detail::check_size_nonnegative(sizes);
   if (x->sizes() != sizes) {
+    const int64_t old = int64_t(x->unsafe_storage().nbytes() / x->itemsize());
     x->set_sizes_contiguous(sizes);
     ensure_storage(x);
+    const int64_t now = int64_t(x->unsafe_storage().nbytes() / x->itemsize());
+    if (C10_UNLIKELY(now > old && fills_new_memory()))
+      fill_new(at::empty({0}, self.options()).set_(self.storage(), old, {now - old}, {1}));
   }
   if (format.has_value()) {
     TORCH_CHECK(*format != MemoryFormat::Preserve, "Unsupported memory format", *format);
@@ -282,8 +317,8 @@ bool shallow_copy_fits(const Tensor &x, const Tensor &from) {
 
 void register_structural(torch::Library *m, std::set<std::string> &done) {
   auto add = [&](const char *name, auto *f) { done.insert(name), m->impl(name, f); };
-  add("empty.memory_format", &empty);
-  add("empty_strided", &empty_strided);
+  add("empty.memory_format", &new_empty);
+  add("empty_strided", &new_empty_strided);
   add("_efficientzerotensor", &efficient_zero);
   add("view", &at::native::view);
   add("as_strided", &at::native::as_strided_tensorimpl);

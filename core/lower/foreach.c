@@ -105,8 +105,12 @@ static void addc(L *l) {
   B *b = l_b(l);
   source from = source_of(l);
   int n = with_scalars(l, 3, from, length(l, 3));
-  if (from == TENSOR && (b_rank(b, l_tensor(l, 3)) != 1 || b_dim_static(b, l_tensor(l, 3), 0) != n))
-    l_fail(l, TPU_RUNTIME, "Expected packed scalar tensor to be of dimension 1 and length %d", n);
+  int rank = from == TENSOR ? b_rank(b, l_tensor(l, 3)) : 1;
+  if (rank != 1)
+    l_fail(l, TPU_RUNTIME, "Expected packed scalar Tensor to be of dimension 1. Got %d instead.", rank);
+  else if (from == TENSOR && b_dim_static(b, l_tensor(l, 3), 0) != n)
+    l_fail(l, TPU_RUNTIME, "Expected length of scalars to match input of length %d but got %lld instead.", n,
+           (long long)b_dim_static(b, l_tensor(l, 3), 0));
   for (int k = 0; k < n && b_ok(b); k++) {
     promo_operand ops[3] = {type_of(l, 0, k, LIST), type_of(l, 1, k, LIST), type_of(l, 2, k, LIST)};
     tpu_dtype dt = m_dtype(l, promote_types(ops, 3, l_float_type(DT_I64)), M_NO_BOOL), wide = dt_acc(dt);

@@ -7,6 +7,7 @@ empty.
 from __future__ import annotations
 
 import collections
+import json
 import pickle
 from typing import Any
 
@@ -46,7 +47,12 @@ def memory_stats_as_nested_dict(device: _device_t = None) -> dict[str, Any]:
     }
 
 
-def memory_stats(device: _device_t = None) -> collections.OrderedDict[str, Any]:
+def host_memory_stats_as_nested_dict() -> dict[str, Any]:
+    """Pinned memory. What CUDA has beside these, the time that its calls take, is not measured."""
+    return json.loads(_C.host_memory())
+
+
+def _flat(nested: dict[str, Any]) -> collections.OrderedDict[str, Any]:
     flat: list[tuple[str, int]] = []
 
     def walk(prefix: str, value: Any) -> None:
@@ -56,8 +62,16 @@ def memory_stats(device: _device_t = None) -> collections.OrderedDict[str, Any]:
         else:
             flat.append((prefix, value))
 
-    walk("", memory_stats_as_nested_dict(device))
+    walk("", nested)
     return collections.OrderedDict(sorted(flat))
+
+
+def host_memory_stats() -> collections.OrderedDict[str, Any]:
+    return _flat(host_memory_stats_as_nested_dict())
+
+
+def memory_stats(device: _device_t = None) -> collections.OrderedDict[str, Any]:
+    return _flat(memory_stats_as_nested_dict(device))
 
 
 def memory_allocated(device: _device_t = None) -> int:
@@ -82,6 +96,10 @@ reset_max_memory_reserved = reset_peak_memory_stats
 
 def reset_accumulated_memory_stats(device: _device_t = None) -> None:
     _C.memory_reset_accumulated(_index(device))
+
+
+reset_peak_host_memory_stats = _C.host_memory_reset_peak
+reset_accumulated_host_memory_stats = _C.host_memory_reset_accumulated
 
 
 def mem_get_info(device: _device_t = None) -> tuple[int, int]:
@@ -134,6 +152,8 @@ def _dump_snapshot(filename: str = "dump_snapshot.pickle") -> None:
 
 __all__ = [
     "empty_cache",
+    "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
     "max_memory_allocated",
     "max_memory_reserved",
     "mem_get_info",
@@ -142,8 +162,10 @@ __all__ = [
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
+    "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
     "reset_max_memory_reserved",
+    "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
 ]

@@ -72,6 +72,17 @@ def name(op: Overload) -> str:
     return str(op).removeprefix("aten.").removesuffix(".default")
 
 
+def every_overload() -> list[Overload]:
+    found = []
+    for full in torch._C._dispatch_get_all_op_names():
+        base, _, overload = full.removeprefix("aten::").partition(".")
+        packet = getattr(torch.ops.aten, base, None) if full.startswith("aten::") else None
+        op = getattr(packet, overload or "default", None)
+        if op is not None:
+            found.append(op)
+    return found
+
+
 def written(op: Overload) -> list[int]:
     return [i for i, a in enumerate(op._schema.arguments) if a.alias_info and a.alias_info.is_write]
 

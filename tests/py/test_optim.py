@@ -85,3 +85,17 @@ def test_gradient_scaler():
     a, b = run("cpu"), run("tpu")
     assert a[0] == b[0]
     torch.testing.assert_close(b[1], a[1])
+
+
+@pytest.mark.parametrize("op", ["addcmul", "addcdiv"])
+def test_a_number_an_item(op):
+    """What torch's capturable optimizers pass: one CPU tensor with a number for each item of the lists."""
+    xs = [torch.rand(3) + 1, torch.rand(2, 2) + 1]
+    for numbers in (torch.tensor([2.5, -1.0]), torch.tensor([2.5, -1.0]).double(), torch.tensor([2, 3])):
+        both(lambda a, b, c: getattr(torch, f"_foreach_{op}")(a, b, c, numbers), xs, xs, xs)
+        both(lambda a, b, c: getattr(torch, f"_foreach_{op}_")(a, b, c, numbers), xs, xs, xs)
+        programs = torch.tpu.compile_stats()["programs_compiled"]
+        both(lambda a, b, c: getattr(torch, f"_foreach_{op}")(a, b, c, numbers + 1), xs, xs, xs)
+        assert torch.tpu.compile_stats()["programs_compiled"] == programs
+    for wrong in (torch.ones(3), torch.ones(2, 1)):
+        raises_alike(lambda a: getattr(torch, f"_foreach_{op}")(a, a, a, wrong), xs, words="Expected ")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
-from calls import Call, copy, corpus, forms, name, written
+from calls import Call, copy, corpus, every_overload, forms, name, written
 from helpers import ALL, FLOATS, INTS, raises_alike
 from torch.utils._pytree import tree_map
 
@@ -176,3 +178,26 @@ def test_sums_in_another_dtype():
         raises_alike(lambda o: f(x.to(o.device), 0, dtype=torch.float32, out=o), torch.zeros(4).double())
         raises_alike(lambda o: f(x.to(o.device), 0, out=o), torch.zeros(4).bool())
     assert torch.bernoulli(torch.ones(2, device="tpu"), out=torch.zeros(2, device="tpu").bool()).all()
+
+
+def test_every_form_has_a_kernel():
+    """What runs here runs in place and with out= as well: a kernel of ours, or a composite one."""
+
+    def has(op, *keys):
+        return any(torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), k) for k in keys)
+
+    native = [
+        op
+        for op in every_overload()
+        if not written(op) and has(op, "PrivateUse1", "CompositeImplicitAutograd")
+    ]
+    missing = {
+        name(f)
+        for op in native
+        for f in itertools.chain(*forms(op))
+        if not has(f, "PrivateUse1", "CompositeImplicitAutograd", "CompositeExplicitAutograd",
+                   "CompositeExplicitAutogradNonFunctional")
+    }  # fmt: skip
+    assert len(native) > 1000
+    # eigenvalues of a general matrix are found on the CPU; the other is for sparse tensors
+    assert missing == {"linalg_eigvals.out", "sspaddmm.out"}

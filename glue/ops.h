@@ -69,7 +69,7 @@ bool fills_new_memory() {
 
 Tensor fill_new(Tensor x) {
   const ScalarType t = x.scalar_type();
-  const unsigned bits = unsigned(8 * x.itemsize() - !c10::isUnsignedIntegralType(t));
+  const unsigned bits = unsigned(8 * x.itemsize() - c10::isSignedType(t));
   if (t == ScalarType::Bool)
     x.fill_(true);
   else if (c10::isIntegralType(t, false))
@@ -127,7 +127,8 @@ const Tensor &resize_(const Tensor &self, IntArrayRef sizes, std::optional<Memor
     ensure_storage(x);
     const int64_t now = int64_t(x->unsafe_storage().nbytes() / x->itemsize());
     if (C10_UNLIKELY(now > old && fills_new_memory()))
-      fill_new(at::empty({0}, self.options()).set_(self.storage(), old, {now - old}, {1}));
+      fill_new(empty({0}, self.scalar_type(), {}, self.device(), {}, {})
+                   .set_(self.storage(), old, {now - old}, {1}));
   }
   if (format.has_value()) {
     TORCH_CHECK(*format != MemoryFormat::Preserve, "Unsupported memory format", *format);

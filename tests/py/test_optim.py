@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from helpers import both, raises_alike
 from torch import optim
 
 CASES = [

@@ -220,7 +220,7 @@ tpu_error *op_ready(tpu_op *op, const prep *p) {
   uint64_t before = core_pauses();
   for (uint32_t i = 0; i < op->nuses && before == core_pauses(); i++)
     if (op->uses[i].kind == USE_STORE) TRY(step_materialize(p->stores[op->uses[i].index].s));
-  return op->program || before != core_pauses() ? NULL : op_compile(op);
+  return before != core_pauses() || program_ready(op->program) ? NULL : op_compile(op);
 }
 
 enum { MAX_STACK = 64 };
@@ -254,6 +254,13 @@ static tpu_cell *append_cell(const tpu_op *op, const prep *p) {
   return c;
 }
 
+/* Does nothing but the storage hold what the launch reads of it? A twin is held by the whole value, and that
+ * by every storage that shares it. */
+static bool held_once(const prep_store *ps) {
+  const tpu_value *v = ps->v, *whole = ps->s->value;
+  return v->refs == 1 && v->cell->refs == 1 && (whole == v || whole->refs == 1);
+}
+
 static tpu_error *op_operands(const tpu_op *op, prep *p, const tpu_philox *rng, uint32_t *nkeep) {
   *nkeep = 0;
   for (uint32_t i = 0; i < op->nuses; i++) {
@@ -261,9 +268,8 @@ static tpu_error *op_operands(const tpu_op *op, prep *p, const tpu_philox *rng, 
     PJRT_Buffer **a = &lr.args[i];
     switch ((use_kind)u->kind) {
     case USE_STORE: {
-      tpu_value *v = p->stores[u->index].v;
-      *a = v->cell->buf;
-      if (u->donate && (v->refs != 1 || v->cell->refs != 1)) lr.keep[(*nkeep)++] = i;
+      *a = p->stores[u->index].v->cell->buf;
+      if (u->donate && !held_once(&p->stores[u->index])) lr.keep[(*nkeep)++] = i;
       break;
     }
     case USE_SCALAR: {

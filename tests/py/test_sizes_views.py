@@ -59,6 +59,21 @@ def test_writes_to_splits(mode: str) -> None:
             torch.testing.assert_close(write(padded(x, 0), n).cpu(), write(x, n))
 
 
+def test_a_write_to_an_exact_copy_leaves_what_shares_it(mode: str) -> None:
+    """A clone shares its value until one of the two is written, and so the copy without padding that a view needs."""
+    with torch.tpu.sizes("auto"):
+        for n in (5, 7):
+            x = data(3 * n, 8)
+            t = padded(x, 0).flatten().sin().view(3 * n, 8)
+            assert torch.equal(t.narrow(1, 1, 3).cpu(), t.cpu().narrow(1, 1, 3))
+            u = t.clone()
+            u.narrow(1, 1, 3).t().mul_(0.5)
+            expected = x.sin()
+            torch.testing.assert_close(t.cpu(), expected)
+            expected.narrow(1, 1, 3).mul_(0.5)
+            torch.testing.assert_close(u.cpu(), expected)
+
+
 def test_no_program_for_a_size(mode: str) -> None:
     """What GPT-2's Conv1D, experts and losses do with x[B, L, H], L growing."""
 

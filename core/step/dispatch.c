@@ -146,7 +146,7 @@ static tpu_error *prepare_and_run(prep *p, sized_call *sc, tpu_call *call, const
     }
     if (p->cut) sizes_cut(call->row, p->cut);
     m = tpu_get_mode();
-    hit = hit && op->program;
+    hit = hit && op->program && op->program->exec;
     TRY(m == TPU_MODE_FUSED ? trace_ready(op, p) : op_ready(op, p));
   } while (p->pauses != core_pauses());
   if (m == TPU_MODE_FUSED) return trace_record(op, p, call);

@@ -22,6 +22,7 @@ typedef struct program_stat {
 } program_stat;
 
 static map programs; /* text -> program; never freed while the process lives: ops point at them */
+static uint64_t clock_of_use;
 static struct {
   int64_t compiled, loaded, hits;
   double seconds_compiling, seconds_loading;
@@ -135,10 +136,70 @@ static void dump(const text *mlir, const char *name) {
   fclose(f);
 }
 
+/* --- room for code --- */
+/* XLA's CPU plugin maps three or more pieces of memory for a program, and a process may have some 65000 maps
+ * (vm.max_map_count): past that the compiler, or whoever asks next, dies of a segmentation fault. So when
+ * half of them are in use, the programs that were not used for longest are unloaded; the disk has them. */
+enum { LOADS_A_LOOK = 64 };
+
+static int64_t count_maps(void) {
+  FILE *f = fopen("/proc/self/maps", "r");
+  if (!f) return 0; /* no such limit */
+  char buf[1 << 14];
+  int64_t n = 0;
+  for (size_t k; (k = fread(buf, 1, sizeof buf, f));)
+    for (size_t i = 0; i < k; i++) n += buf[i] == '\n';
+  fclose(f);
+  return n;
+}
+
+static int64_t most_maps(void) {
+  static int64_t most;
+  if (most) return most;
+  FILE *f = fopen("/proc/sys/vm/max_map_count", "r");
+  long long n = 0;
+  most = f && fscanf(f, "%lld", &n) == 1 && n > 0 ? n : INT64_MAX;
+  if (f) fclose(f);
+  return most;
+}
+
+static int by_use(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return (x > y) - (x < y);
+}
+
+static void unload_older_half(void) {
+  uint64_t *uses = tpu_xmalloc((programs.n + 1) * sizeof *uses);
+  size_t n = 0, it = 0;
+  for (program *p; (p = map_next(&programs, &it));)
+    if (p->exec) uses[n++] = p->used;
+  qsort(uses, n, sizeof *uses, by_use);
+  uint64_t middle = n ? uses[n / 2] : 0;
+  free(uses);
+  it = 0;
+  for (program *p; (p = map_next(&programs, &it));) {
+    if (!p->exec || p->used >= middle) continue;
+    rt_exec_free(p->exec);
+    p->exec = NULL;
+  }
+}
+
+static void make_room(void) {
+  static int loads;
+  if (++loads % LOADS_A_LOOK || count_maps() < most_maps() / 2) return;
+  unload_older_half();
+}
+
+bool program_ready(program *p) {
+  if (!p || !p->exec) return false;
+  p->used = ++clock_of_use;
+  return true;
+}
+
 tpu_error *program_get(const text *mlir, const char *name, int nops, program **out) {
   uint64_t h = hash_bytes(mlir->p, mlir->n);
   *out = map_get(&programs, mlir->p, mlir->n, h);
-  if (*out) {
+  if (program_ready(*out)) {
     stats.hits++;
     return NULL;
   }
@@ -152,13 +213,17 @@ tpu_error *program_get(const text *mlir, const char *name, int nops, program **o
   core_lock();
   if (e) return tpu_err_prefix(e, "compiling %s", name);
   *out = map_get(&programs, mlir->p, mlir->n, h); /* another thread was faster */
-  if (*out) {
+  if (program_ready(*out)) {
     rt_exec_free(exec);
     return NULL;
   }
-  *out = tpu_xmalloc(sizeof **out);
-  **out = (program){exec, rt_exec_num_outputs(exec)};
-  map_put(&programs, mlir->p, mlir->n, h, *out);
+  if (!*out) {
+    *out = tpu_xcalloc(1, sizeof **out);
+    map_put(&programs, mlir->p, mlir->n, h, *out);
+  }
+  (*out)->exec = exec;
+  program_ready(*out);
+  make_room();
   note(name, nops, seconds, bytes, loaded);
   return NULL;
 }

@@ -11,9 +11,12 @@
 #include "rt/rt.h"
 
 typedef struct program {
-  rt_exec *exec;
-  int nouts;
+  rt_exec *exec; /* NULL: unloaded to make room; program_get loads it again */
+  uint64_t used; /* when, on the clock of program_ready */
 } program;
+
+/* May it be launched as it is? NULL: no. Asked right before a launch: what was used last is unloaded last. */
+bool program_ready(program *p);
 
 /* Drops the core lock while it reads, compiles or waits (Ctrl-C: TPU_INTERRUPTED); what the caller needs
  * afterwards it must have pinned. `name` says what it is ("aten::add.Tensor", "step of 37 ops"). */

@@ -371,24 +371,21 @@ static void step_free(step *st) {
 static tpu_error *step_get(trace *t, step **out) {
   uint64_t h = hash_bytes(t->key.p, t->key.n);
   *out = map_get(&steps, t->key.p, t->key.n, h);
-  if (*out && (*out)->prog) {
+  if (*out && program_ready((*out)->prog)) {
     program_count_hit();
     return NULL;
   }
-  step *st = step_new(t);
+  step *st = *out ? *out : step_new(t); /* a known one lost its program: cleared, or unloaded */
   text mlir = {0};
   char name[64];
   snprintf(name, sizeof name, "step of %u ops", t->nops);
   tpu_error *e = step_text(t, st, &mlir);
   if (!e) e = program_get(&mlir, name, (int)t->nops, &st->prog);
   text_free(&mlir);
-  if (e) {
-    step_free(st);
-    return e;
-  }
-  map_put(&steps, t->key.p, t->key.n, h, st); /* an entry without a program (after clear) is replaced */
-  *out = st;
-  return NULL;
+  if (!e && !*out) map_put(&steps, t->key.p, t->key.n, h, st);
+  if (e && !*out) step_free(st);
+  *out = e ? NULL : st;
+  return e;
 }
 
 static tpu_error *step_launch(trace *t, const step *st, int device) {

@@ -10,7 +10,7 @@ import sys
 import pytest
 import torch
 import torch.nn as nn
-from helpers import data
+from helpers import data, run_python
 
 
 def compiled() -> int:
@@ -148,6 +148,40 @@ def test_no_cache(tmp_path: pathlib.Path) -> None:
     values, made, _ = run(tmp_path, TORCH_TPU_CACHE="off")
     assert entries(tmp_path) == []
     assert run(tmp_path, TORCH_TPU_CACHE="off")[:2] == (values, made)
+
+
+CROWDED = """
+import ctypes, mmap, torch
+MOST = int(open("/proc/sys/vm/max_map_count").read())
+libc = ctypes.CDLL(None)
+room = mmap.mmap(-1, 8192 * (MOST * 5 // 16), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+start = ctypes.addressof(ctypes.c_char.from_buffer(room))
+for i in range(MOST * 5 // 16):  # every second page is of another kind: two maps each
+    assert not libc.mprotect(ctypes.c_void_p(start + 8192 * i), 4096, mmap.PROT_READ)
+
+def work():
+    x = torch.arange(6.0).to("tpu")
+    y = x.softmax(0).sqrt()
+    with torch.tpu.eager_mode("fused"):
+        return (y * 3 + x).exp().log().cpu()
+
+with torch.tpu.sizes("exact"):
+    before = work()
+    for n in range(200):
+        assert torch.ones(n + 1, device="tpu").sum().item() == n + 1
+    torch.tpu.reset_compile_stats()
+    assert torch.equal(work(), before)
+s = torch.tpu.compile_stats()
+print(s["programs_compiled"], s["programs_loaded"])
+"""
+
+
+def test_unloads_programs_before_the_process_has_no_room_for_them() -> None:
+    most = int(pathlib.Path("/proc/sys/vm/max_map_count").read_text())
+    if most > 2_000_000:
+        pytest.skip("this kernel's limit of memory maps is too high to come near to it")
+    compiled, loaded = map(int, run_python(CROWDED).stdout.split())
+    assert compiled == 0 and loaded >= 3
 
 
 def test_two_processes_at_once(tmp_path: pathlib.Path) -> None:

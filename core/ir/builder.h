@@ -196,6 +196,19 @@ Val b_narrow(B *b, Val x, int axis, Val start, int64_t n, int64_t step, int32_t 
 Val b_merge(B *b, Val x, int from, int to, int64_t n, int32_t sym);
 /* The inverse: an axis as several dims, whose logical sizes have the axis' as their product. */
 Val b_split(B *b, Val x, int axis, int ndims, const ir_dim *dims);
+/* The dim of size (size of d * mul + add) / div, 0 where that is negative. */
+ir_dim b_dim_map(B *b, ir_dim d, int64_t mul, int64_t add, int64_t div);
+ir_dim b_dim_min(B *b, ir_dim p, ir_dim q);
+/* The program is for sizes of at least `least` alone: where the host finds another it uses exact copies, and
+ * a row's own words where that is an error. Of a static dim: nothing, whoever asks has looked. */
+void b_require(B *b, ir_dim d, int64_t least);
+int b_num_requires(const B *b);
+Val b_require_size(const B *b, int k); /* i32 scalar that must not be negative */
+/* x as a static value: `fill` (a scalar) is put into its padding along `axes`, and its physical sizes become
+ * its sizes, those of `like` (NULL: its own), which has the same logical ones. For verbs that know only
+ * static sizes; b_relabel gives the result its sizes back. */
+Val b_physical(B *b, Val x, const shape *like, uint32_t axes, Val fill);
+shape b_shape_physical(const shape *s);
 /* A size as an expression over `params` (i32 scalars) that the host can compute; its length, or -1.
  */
 typedef enum size_op {
@@ -254,6 +267,7 @@ typedef struct b_conv {
   int64_t lhs_dilation[3], rhs_dilation[3];
   int64_t feature_groups, batch_groups; /* 0 = 1 */
   bool flip;                            /* window_reversal on every spatial dim */
+  const ir_dim *to; /* the spatial dims of the result, or NULL; then `hi` follows from them. */
 } b_conv;
 Val b_convolution(
     B *b, Val x, Val w,

@@ -4,7 +4,45 @@
 
 static int64_t or_1(int64_t v) { return v > 0 ? v : 1; }
 
-static bool conv_sizes(B *b, conv *v) {
+/* `hi` of a spatial dim, so that the result has that many places. */
+static int64_t pad_to(const b_conv *c, int i, int64_t n, int64_t k, int64_t out) {
+  int64_t base = n ? (n - 1) * c->lhs_dilation[i] + 1 : 0, span = k ? (k - 1) * c->rhs_dilation[i] + 1 : 0;
+  return (out - 1) * c->stride[i] + span - base - c->lo[i];
+}
+
+/* A spatial dim of the result. */
+static ir_dim conv_out(B *b, conv *v, int i) {
+  b_conv *c = &v->c;
+  ir_dim x = v->xs.d[2 + i], w = v->ws.d[2 + i];
+  if (c->to) {
+    c->hi[i] = pad_to(c, i, x.n, w.n, c->to[i].n);
+    return c->to[i];
+  }
+  if (w.sym) b_fail(b, TPU_NOT_IMPLEMENTED, "a convolution with a kernel of generic size");
+  int64_t pads = c->lo[i] + c->hi[i], span = w.n ? (w.n - 1) * c->rhs_dilation[i] + 1 : 0;
+  if (x.n == 0) return (ir_dim){pads < span ? 0 : (pads - span) / c->stride[i] + 1, x.sym};
+  return b_dim_map(b, x, c->lhs_dilation[i], 1 - c->lhs_dilation[i] + pads - span + c->stride[i],
+                   c->stride[i]);
+}
+
+static bool channels_fit(B *b, const conv *v) {
+  const b_conv *c = &v->c;
+  ir_dim in = v->xs.d[1], k = v->ws.d[1], o = v->ws.d[0], n = v->xs.d[0];
+  bool same = in.sym || k.sym ? in.sym && k.sym : in.n == k.n * c->feature_groups;
+  bool generic = in.sym || k.sym || o.sym;
+  if ((generic && (c->feature_groups > 1 || !same)) || ((n.sym || o.sym) && c->batch_groups > 1))
+    b_fail(b, TPU_NOT_IMPLEMENTED, "a convolution whose generic dims are in groups");
+  else if (!same || o.n % c->feature_groups || n.n % c->batch_groups || o.n % c->batch_groups)
+    b_fail(b, TPU_RUNTIME,
+           "Given groups=%lld, weight of size [%lld, %lld, ...], expected input to have %lld channels, but "
+           "got %lld channels instead",
+           (long long)c->feature_groups, (long long)o.n, (long long)k.n, (long long)(k.n * c->feature_groups),
+           (long long)in.n);
+  return b_ok(b);
+}
+
+/* Defaults filled in; *out: the result's shape with its generic dims, v->out the same physically. */
+static bool conv_sizes(B *b, conv *v, shape *out) {
   b_conv *c = &v->c;
   c->feature_groups = or_1(c->feature_groups);
   c->batch_groups = or_1(c->batch_groups);
@@ -13,31 +51,29 @@ static bool conv_sizes(B *b, conv *v) {
            v->xs.rank, v->ws.rank);
     return false;
   }
-  for (int i = 0; i < v->ws.rank; i++)
-    if (v->ws.d[i].sym || (i && v->xs.d[i].sym))
-      b_fail(b, TPU_NOT_IMPLEMENTED, "convolution over a generic dim");
-  if (v->xs.d[0].sym && c->batch_groups > 1) b_fail(b, TPU_NOT_IMPLEMENTED, "convolution over a generic dim");
-  int64_t in = v->xs.d[1].n, o = v->ws.d[0].n;
-  if (in != v->ws.d[1].n * c->feature_groups || o % c->feature_groups || v->xs.d[0].n % c->batch_groups ||
-      o % c->batch_groups)
-    b_fail(b, TPU_RUNTIME,
-           "Given groups=%lld, weight of size [%lld, %lld, ...], expected input to have %lld channels, but "
-           "got %lld channels instead",
-           (long long)c->feature_groups, (long long)o, (long long)v->ws.d[1].n,
-           (long long)(v->ws.d[1].n * c->feature_groups), (long long)in);
-  v->out = v->xs;
-  v->out.d[0].n /= c->batch_groups;
-  v->out.d[1].n = o;
+  if (!channels_fit(b, v)) return false;
+  *out = v->xs;
+  out->d[0].n /= c->batch_groups;
+  out->d[1] = v->ws.d[0];
   for (int i = 0; i < c->spatial; i++) {
     c->stride[i] = or_1(c->stride[i]);
     c->lhs_dilation[i] = or_1(c->lhs_dilation[i]);
     c->rhs_dilation[i] = or_1(c->rhs_dilation[i]);
-    int64_t n = v->xs.d[2 + i].n, k = v->ws.d[2 + i].n;
-    int64_t base = (n ? (n - 1) * c->lhs_dilation[i] + 1 : 0) + c->lo[i] + c->hi[i],
-            span = k ? (k - 1) * c->rhs_dilation[i] + 1 : 0;
-    v->out.d[2 + i].n = base < span ? 0 : (base - span) / c->stride[i] + 1;
+    out->d[2 + i] = conv_out(b, v, i);
   }
+  v->out = b_shape_physical(out);
+  c->to = NULL;
   return b_ok(b);
+}
+
+/* The operands with zeros in the padding that is summed over, as static ones. */
+static void conv_operands(B *b, conv *v, Val *x, Val *w) {
+  uint32_t summed = axes_all(v->n + 2) & ~1u;
+  *w = b_physical(b, *w, NULL, summed, b_like(b, *w, 0));
+  *x = b_physical(b, *x, NULL, summed, b_like(b, *x, 0));
+  if (v->xs.d[1].sym) *w = b_pad_axis(b, *w, 1, 0, v->xs.d[1].n - v->ws.d[1].n, b_like(b, *w, 0));
+  v->xs = *b_shape(b, *x);
+  v->ws = *b_shape(b, *w);
 }
 
 static void conv_attr(B *b, text *t, const conv *v, tpu_dtype dt) {
@@ -122,10 +158,9 @@ static Val cpu_conv(B *b, Val x, Val w, conv *v, tpu_dtype acc) {
   int64_t taps = spatial_product(&v->ws, v->n), outs = spatial_product(&v->out, v->n), c = v->ws.d[1].n;
   int64_t patches = v->out.d[0].n * v->xs.d[1].n * taps * outs, outputs = v->xs.d[0].n * c * taps * outs;
   bool can_patch = v->c.batch_groups == 1 && taps <= MOST_SLICES && patches <= most_elements;
-  bool can_output =
-      v->c.feature_groups == 1 && outs <= MOST_SLICES && outputs <= most_elements && !v->xs.d[0].sym;
+  bool can_output = v->c.feature_groups == 1 && outs <= MOST_SLICES && outputs <= most_elements;
   int64_t planes = v->n < 3 ? 0 : v->ws.d[2].n < v->out.d[2].n ? v->ws.d[2].n : v->out.d[2].n;
-  if (planes && planes <= MOST_SLICES && !v->xs.d[0].sym) return conv_by_planes(b, x, w, v);
+  if (planes && planes <= MOST_SLICES) return conv_by_planes(b, x, w, v);
   if (v->c.batch_groups > 1) return can_output ? conv_by_outputs(b, x, w, v) : plain_conv(b, x, w, v, acc);
   if (v->c.feature_groups > 1 && c <= 2 && c * taps <= MOST_SLICES) return conv_depthwise(b, x, w, v);
   if (spread_out(v)) return conv_by_blocks(b, x, w, v);
@@ -139,8 +174,12 @@ Val b_convolution(B *b, Val x, Val w, const b_conv *c) {
   if (!ir_promote(b, &x, &w)) return BAD;
   tpu_dtype dt = b_dtype(b, x), acc = dt_acc(dt);
   conv v = {.c = *c, .n = c->spatial, .xs = *b_shape(b, x), .ws = *b_shape(b, w)};
-  if (!conv_sizes(b, &v)) return BAD;
-  if (!ir_numel_phys(&v.out) || !ir_numel_phys(&v.xs) || !ir_numel_phys(&v.ws)) return b_zeros(b, dt, &v.out);
-  if (b->plain) return b_cast(b, plain_conv(b, x, w, &v, acc), dt);
-  return b_cast(b, cpu_conv(b, b_cast(b, x, acc), b_cast(b, w, acc), &v, acc), dt);
+  shape out;
+  if (!conv_sizes(b, &v, &out)) return BAD;
+  conv_operands(b, &v, &x, &w);
+  if (b->err) return BAD;
+  if (!ir_numel_phys(&v.out) || !ir_numel_phys(&v.xs) || !ir_numel_phys(&v.ws)) return b_zeros(b, dt, &out);
+  Val y =
+      b->plain ? plain_conv(b, x, w, &v, acc) : cpu_conv(b, b_cast(b, x, acc), b_cast(b, w, acc), &v, acc);
+  return b_relabel(b, b_cast(b, y, dt), &out);
 }

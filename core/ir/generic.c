@@ -109,6 +109,64 @@ Val b_split(B *b, Val x, int axis, int ndims, const ir_dim *dims) {
   return b_take(b, x, at, axis);
 }
 
+/* --- computed sizes --- */
+
+ir_dim b_dim_map(B *b, ir_dim d, int64_t mul, int64_t add, int64_t div) {
+  if (mul == 1 && add == 0 && div == 1) return d;
+  int64_t n = d.n * mul + add;
+  ir_dim r = {n < 0 ? 0 : n / div, 0};
+  if (!d.sym || b->err) return r;
+  Val v = b_symbol_size(b, d.sym);
+  if (mul != 1) v = b_mul(b, v, b_const_i(b, DT_I32, mul));
+  if (add) v = b_add(b, v, b_const_i(b, DT_I32, add));
+  if (add < 0) v = b_maximum(b, v, b_const_i(b, DT_I32, 0));
+  if (div != 1) v = b_div(b, v, b_const_i(b, DT_I32, div));
+  r.sym = b_symbol(b, v);
+  return r;
+}
+
+ir_dim b_dim_min(B *b, ir_dim p, ir_dim q) {
+  ir_dim r = {p.n < q.n ? p.n : q.n, 0};
+  if ((!p.sym && !q.sym) || p.sym == q.sym || b->err) return (ir_dim){r.n, p.sym};
+  Val x = p.sym ? b_symbol_size(b, p.sym) : b_const_i(b, DT_I32, p.n),
+      y = q.sym ? b_symbol_size(b, q.sym) : b_const_i(b, DT_I32, q.n);
+  r.sym = b_symbol(b, b_minimum(b, x, y));
+  return r;
+}
+
+void b_require(B *b, ir_dim d, int64_t least) {
+  if (!d.sym || b->err) return;
+  Val v = b_sub(b, b_symbol_size(b, d.sym), b_const_i(b, DT_I32, least));
+  if (!b->err) IR_PUSH(b->needs, v);
+}
+
+int b_num_requires(const B *b) { return b->needs.n; }
+Val b_require_size(const B *b, int k) { return b->needs.p[k]; }
+
+shape b_shape_physical(const shape *s) {
+  shape r = *s;
+  for (int i = 0; i < r.rank; i++) r.d[i].sym = 0;
+  return r;
+}
+
+Val b_physical(B *b, Val x, const shape *like, uint32_t axes, Val fill) {
+  if (ir_bad(b, x)) return BAD;
+  if (fill != BAD) x = b_mask_pad(b, x, axes, fill);
+  shape s = *b_shape(b, x);
+  for (int i = 0; like && i < s.rank && i < like->rank && b_ok(b); i++) {
+    if (ir_dim_same(s.d[i], like->d[i])) continue;
+    if (!s.d[i].sym || !like->d[i].sym) {
+      b_fail(b, TPU_NOT_IMPLEMENTED, "a generic dim and a static one of the same size");
+    } else if (s.d[i].n != like->d[i].n) {
+      x = ir_resize_axis(b, x, i, like->d[i].n);
+      if ((axes >> i & 1) && fill != BAD && s.d[i].n < like->d[i].n) x = b_mask_pad(b, x, 1u << i, fill);
+    }
+  }
+  if (ir_bad(b, x)) return BAD;
+  s = b_shape_physical(b_shape(b, x));
+  return b_relabel(b, x, &s);
+}
+
 /* --- sizes on the host --- */
 
 static int put_code(size_code *out, int n, int cap, size_op op, int64_t v) {

@@ -40,7 +40,7 @@ void b_reset(B *b) {
   b->err = NULL;
   memset(b->table, 0xff, (size_t)b->table_cap * sizeof *b->table);
   b->nodes.n = b->shapes.n = b->regions.n = b->params.n = b->alias.n = 0;
-  b->results.n = b->syms.n = b->checks.n = b->cur = 0;
+  b->results.n = b->syms.n = b->checks.n = b->needs.n = b->cur = 0;
   b->masks_off = b->plain = false;
   start(b);
 }
@@ -58,6 +58,7 @@ void b_destroy(B *b) {
   free(b->results.p);
   free(b->syms.p);
   free(b->checks.p);
+  free(b->needs.p);
   text_free(&b->attr);
   free(b);
 }

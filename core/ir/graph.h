@@ -86,7 +86,8 @@ struct B {
   IR_VEC(Val) results;
   IR_VEC(Val) syms; /* [sym - 1] = i32 scalar */
   IR_VEC(ir_check) checks;
-  text attr; /* scratch, see ir_attr */
+  IR_VEC(Val) needs; /* b_require: i32 scalars */
+  text attr;         /* scratch, see ir_attr */
   bool masks_off, plain;
   int precision;
 };

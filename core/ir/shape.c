@@ -268,21 +268,28 @@ Val ir_pad_raw(B *b, Val x, const int64_t *lo, const int64_t *hi, const int64_t 
   return ir_opn(b, IR_PAD, b_dtype(b, x), s, (Val[]){x, value}, 2, t);
 }
 
+/* A dim with `in` places between its elements, lo before and hi after them. */
+static ir_dim padded(B *b, ir_dim d, int64_t lo, int64_t hi, int64_t in) {
+  ir_dim wide = b_dim_map(b, d, in + 1, -in, 1);
+  if (wide.n + lo + hi < 0)
+    b_fail(b, TPU_RUNTIME, "padding leaves a dim of negative size %lld", (long long)(wide.n + lo + hi));
+  if (lo + hi < 0) b_require(b, wide, -lo - hi);
+  return b_dim_map(b, wide, 1, lo + hi, 1);
+}
+
 Val b_pad(B *b, Val x, const int64_t *lo, const int64_t *hi, const int64_t *interior, Val value) {
   if (ir_bad(b, x) || ir_bad(b, value)) return BAD;
   shape s = *b_shape(b, x);
-  bool nothing = true;
+  uint32_t axes = 0;
   for (int i = 0; i < s.rank; i++) {
     int64_t in = interior ? interior[i] : 0;
     if (!lo[i] && !hi[i] && (!in || (!s.d[i].sym && s.d[i].n < 2))) continue;
-    nothing = false;
-    if (s.d[i].sym) b_fail(b, TPU_NOT_IMPLEMENTED, "padding of a generic dim");
-    s.d[i].n = s.d[i].n + lo[i] + hi[i] + (s.d[i].n > 1 ? in * (s.d[i].n - 1) : 0);
-    if (s.d[i].n < 0)
-      b_fail(b, TPU_RUNTIME, "padding leaves a dim of negative size %lld", (long long)s.d[i].n);
+    axes |= 1u << i;
+    s.d[i] = padded(b, s.d[i], lo[i], hi[i], in);
   }
-  if (b->err || nothing) return b->err ? BAD : x;
-  return ir_pad_raw(b, x, lo, hi, interior, b_cast(b, value, b_dtype(b, x)), &s);
+  if (b->err || !axes) return b->err ? BAD : x;
+  value = b_cast(b, value, b_dtype(b, x));
+  return ir_pad_raw(b, b_mask_pad(b, x, axes, value), lo, hi, interior, value, &s);
 }
 
 Val b_pad_axis(B *b, Val x, int axis, int64_t lo, int64_t hi, Val value) {

@@ -6,24 +6,34 @@
 static int64_t from_of(int64_t i, int64_t in, int64_t out) { return i * in / out; }
 static int64_t to_of(int64_t i, int64_t in, int64_t out) { return ((i + 1) * in + out - 1) / out; }
 
-static bool adaptive_sizes(L *l, Val x, int at, int64_t *in, int64_t *out) {
+static bool check_adaptive(L *l, Val x, int at, const int64_t **out) {
   B *b = l_b(l);
   int n = l_datum(l), rank = b_rank(b, x);
-  const int64_t *size;
-  if (l_ints(l, at, &size) != n) l_fail(l, TPU_RUNTIME, "adaptive pooling: output_size must be %d", n);
+  if (l_ints(l, at, out) != n) l_fail(l, TPU_RUNTIME, "adaptive pooling: output_size must be %d", n);
   if (rank != n + 1 && rank != n + 2)
     l_fail(l, TPU_RUNTIME, "adaptive pooling: Expected %dD or %dD tensor, but got a tensor of rank %d", n + 1,
            n + 2, rank);
   for (int j = 0; j < n && b_ok(b); j++) {
-    in[j] = b_dim_static(b, x, rank - n + j);
-    out[j] = size[j];
-    if (in[j] < 1)
+    ir_dim in = b_shape(b, x)->d[rank - n + j];
+    b_require(b, in, 1);
+    if (!in.sym && in.n < 1)
       l_fail(l, TPU_RUNTIME,
              "adaptive pooling: Expected input to have non-zero size for non-batch dimensions");
-    if (out[j] < 0)
+    if ((*out)[j] < 0)
       l_fail(l, TPU_RUNTIME, "adaptive pooling: elements of output_size must be greater than or equal to 0");
   }
   return b_ok(b);
+}
+
+/* For the rows that know only static planes. */
+static bool adaptive_sizes(L *l, Val x, int at, int64_t *in, int64_t *out) {
+  const int64_t *size;
+  if (!check_adaptive(l, x, at, &size)) return false;
+  for (int j = 0; j < l_datum(l); j++) {
+    in[j] = b_dim_static(l_b(l), x, b_rank(l_b(l), x) - l_datum(l) + j);
+    out[j] = size[j];
+  }
+  return b_ok(l_b(l));
 }
 
 /* Axis `axis` (of in = out * k) as two: [out, k]. */
@@ -55,8 +65,21 @@ static int64_t longest(int64_t in, int64_t out) {
   return n;
 }
 
+/* mean_matrix for a generic dim: the windows are worked out from its size. */
+static Val mean_matrix_of(B *b, tpu_dtype dt, ir_dim in, int64_t out) {
+  shape s = {.rank = 2, .d = {in, {out, 0}}};
+  Val n = b_symbol_size(b, in.sym), k = b_const_i(b, DT_I32, out), one = b_const_i(b, DT_I32, 1);
+  Val row = b_iota(b, DT_I32, &s, 0), i = b_iota(b, DT_I32, &s, 1);
+  Val from = b_div(b, b_mul(b, i, n), k),
+      to = b_div(b, b_add(b, b_mul(b, b_add(b, i, one), n), b_sub(b, k, one)), k);
+  Val weight = b_div(b, b_const(b, dt, 1), b_cast(b, b_sub(b, to, from), dt));
+  return b_select(b, b_and(b, b_ge(b, row, from), b_lt(b, row, to)), weight, b_const(b, dt, 0));
+}
+
 /* The matrix [in, out] of 1 / (length of the window) where the row is in the window. */
-static Val mean_matrix(B *b, tpu_dtype dt, int64_t in, int64_t out) {
+static Val mean_matrix(B *b, tpu_dtype dt, ir_dim dim, int64_t out) {
+  int64_t in = dim.n;
+  if (dim.sym) return mean_matrix_of(b, dt, dim, out);
   int64_t *from = malloc((size_t)(out + 1) * 2 * sizeof *from), *to = from + out;
   double *weight = malloc((size_t)(out + 1) * sizeof *weight);
   for (int64_t i = 0; i < out; i++) {
@@ -87,19 +110,22 @@ void pool_adaptive_avg(L *l) {
   int n = l_datum(l);
   Val x = l_tensor(l, 0);
   tpu_dtype dt = b_dtype(b, x);
-  int64_t in[3], out[3];
-  if (!adaptive_sizes(l, x, 1, in, out)) return;
+  const int64_t *out;
+  if (!check_adaptive(l, x, 1, &out)) return;
   if (!dt_is_float(dt))
     l_fail(l, TPU_NOT_IMPLEMENTED, "\"adaptive_avg_pool%dd\" not implemented for '%s'", n,
            tpu_dtype_torch_name(dt));
   Val v = b_cast(b, x, dt_acc(dt));
   for (int j = 0; j < n && b_ok(b); j++) {
     int axis = b_rank(b, x) - n + j;
-    if (out[j] == in[j]) continue;
-    if (out[j] && in[j] % out[j] == 0)
+    ir_dim in = b_shape(b, v)->d[axis];
+    if (!in.sym && out[j] == in.n) continue;
+    if (out[j] == 1)
+      v = b_mean(b, v, 1u << axis, true);
+    else if (!in.sym && out[j] && in.n % out[j] == 0)
       v = b_mean(b, split_axis(b, v, axis, out[j]), 2u << axis, false);
     else
-      v = contract(b, v, axis, mean_matrix(b, b_dtype(b, v), in[j], out[j]), 0);
+      v = contract(b, v, axis, mean_matrix(b, b_dtype(b, v), in, out[j]), 0);
   }
   ret(l, b_cast(b, v, dt));
 }
@@ -116,10 +142,11 @@ void pool_adaptive_avg_backward(L *l) {
   Val v = b_cast(b, g, dt_acc(dt));
   for (int j = 0; j < n && b_ok(b); j++) {
     int axis = rank - n + j;
-    int64_t in = b_dim_static(b, x, axis), out = b_dim_static(b, g, axis);
-    if (out == in) continue;
-    if (out && in % out == 0)
-      v = b_repeat_interleave(b, b_div(b, v, b_like(b, v, (double)(in / out))), axis, in / out);
+    ir_dim in = b_shape(b, x)->d[axis];
+    int64_t out = b_dim_static(b, g, axis);
+    if (!in.sym && out == in.n) continue;
+    if (!in.sym && out && in.n % out == 0)
+      v = b_repeat_interleave(b, b_div(b, v, b_like(b, v, (double)(in.n / out))), axis, in.n / out);
     else
       v = contract(b, v, axis, mean_matrix(b, b_dtype(b, v), in, out), 1);
   }

@@ -12,8 +12,8 @@ typedef struct conv {
   bool transposed;
 } conv;
 
-/* Sizes of the spatial dims of v: axis 2 + i. */
-static int64_t side(B *b, Val v, int i) { return b_dim_static(b, v, 2 + i); }
+/* Of a kernel: axis 2 + i. */
+static int64_t side(B *b, Val w, int i) { return b_dim_static(b, w, 2 + i); }
 
 static void entries(L *l, int i, int n, int64_t absent, int64_t *out) {
   const int64_t *v;
@@ -43,14 +43,13 @@ static bool read_conv(L *l, int i, Val x, Val w, conv *c) {
 
 static int64_t reach(const conv *c, int i, int64_t k) { return c->dilation[i] * (k - 1); }
 
-static Val forward(B *b, const conv *c, Val x, Val w, const int64_t *out) {
-  b_conv p = {.spatial = c->n, .feature_groups = c->groups};
+/* `out`: the sizes to reach, here and below; NULL: what the padding gives. */
+static Val forward(B *b, const conv *c, Val x, Val w, const ir_dim *out) {
+  b_conv p = {.spatial = c->n, .feature_groups = c->groups, .to = out};
   for (int i = 0; i < c->n; i++) {
     p.stride[i] = c->stride[i];
     p.rhs_dilation[i] = c->dilation[i];
-    p.lo[i] = c->pad[i];
-    p.hi[i] = out ? (out[i] - 1) * c->stride[i] + reach(c, i, side(b, w, i)) + 1 - side(b, x, i) - c->pad[i]
-                  : c->pad[i];
+    p.lo[i] = p.hi[i] = c->pad[i];
   }
   return b_convolution(b, x, w, &p);
 }
@@ -69,33 +68,24 @@ static Val swap_channels(B *b, Val w, int64_t g) {
   return b_reshape(b, b_swap(b, b_reshape(b, w, &t), 1, 2), &r);
 }
 
-/* `in`: the sizes to reach. */
-static Val to_input(B *b, const conv *c, Val y, Val w, const int64_t *in) {
-  b_conv p = {.spatial = c->n, .feature_groups = c->groups, .flip = true};
+static Val to_input(B *b, const conv *c, Val y, Val w, const ir_dim *in) {
+  b_conv p = {.spatial = c->n, .feature_groups = c->groups, .flip = true, .to = in};
   for (int i = 0; i < c->n; i++) {
-    int64_t r = reach(c, i, side(b, w, i));
     p.lhs_dilation[i] = c->stride[i];
     p.rhs_dilation[i] = c->dilation[i];
-    p.lo[i] = r - c->pad[i];
-    p.hi[i] = in[i] - ((side(b, y, i) - 1) * c->stride[i] + 1) + r - p.lo[i];
+    p.lo[i] = reach(c, i, side(b, w, i)) - c->pad[i];
   }
   return b_convolution(b, y, swap_channels(b, w, c->groups), &p);
 }
 
-static Val to_weight(B *b, const conv *c, Val x, Val y, const int64_t *k) {
-  b_conv p = {.spatial = c->n, .batch_groups = c->groups};
+static Val to_weight(B *b, const conv *c, Val x, Val y, const ir_dim *k) {
+  b_conv p = {.spatial = c->n, .batch_groups = c->groups, .to = k};
   for (int i = 0; i < c->n; i++) {
     p.stride[i] = c->dilation[i];
     p.rhs_dilation[i] = c->stride[i];
     p.lo[i] = c->pad[i];
-    p.hi[i] =
-        (k[i] - 1) * c->dilation[i] + (side(b, y, i) - 1) * c->stride[i] + 1 - side(b, x, i) - c->pad[i];
   }
   return b_swap(b, b_convolution(b, b_swap(b, x, 0, 1), b_swap(b, y, 0, 1), &p), 0, 1);
-}
-
-static void sides(B *b, Val v, int n, int64_t *out) {
-  for (int i = 0; i < n; i++) out[i] = side(b, v, i);
 }
 
 /* (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups) */
@@ -112,9 +102,10 @@ static void convolution(L *l) {
     x = b_cast(b, x, acc);
     w = b_cast(b, w, acc);
   }
-  int64_t out[3];
+  ir_dim out[3];
   for (int i = 0; i < c.n && c.transposed; i++)
-    out[i] = (side(b, x, i) - 1) * c.stride[i] - 2 * c.pad[i] + reach(&c, i, side(b, w, i)) + c.extra[i] + 1;
+    out[i] = b_dim_map(b, b_shape(b, x)->d[2 + i], c.stride[i],
+                       reach(&c, i, side(b, w, i)) + c.extra[i] + 1 - c.stride[i] - 2 * c.pad[i], 1);
   Val v = c.transposed ? to_input(b, &c, x, w, out) : forward(b, &c, x, w, NULL);
   if (l_has(l, 2)) {
     Val bias = b_cast(b, l_tensor(l, 2), acc);
@@ -131,9 +122,7 @@ static void convolution_backward(L *l) {
   tpu_dtype dt = b_dtype(b, x);
   conv c;
   if (!read_conv(l, 3, x, w, &c)) return;
-  int64_t in[3], k[3];
-  sides(b, x, c.n, in);
-  sides(b, w, c.n, k);
+  const ir_dim *in = b_shape(b, x)->d + 2, *k = b_shape(b, w)->d + 2;
   if (!l_bool_item(l, 9, 0))
     ret_none(l);
   else

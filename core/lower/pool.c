@@ -21,11 +21,24 @@ static int64_t windows(int64_t in, int64_t k, int64_t stride, int64_t pad, int64
   return ceil_mode && (out - 1) * stride >= in + pad ? out - 1 : out;
 }
 
+/* The same as a dim. In ceil mode the last window begins inside the input or its first pad. */
+static ir_dim window_dim(B *b, ir_dim in, int64_t k, int64_t stride, int64_t pad, int64_t dilation,
+                         bool ceil_mode) {
+  if (!in.sym) return (ir_dim){windows(in.n, k, stride, pad, dilation, ceil_mode), 0};
+  int64_t rest = 2 * pad - dilation * (k - 1) - 1 + stride;
+  if (!ceil_mode) return b_dim_map(b, in, 1, rest, stride);
+  return b_dim_min(b, b_dim_map(b, in, 1, rest + stride - 1, stride),
+                   b_dim_map(b, in, 1, pad + stride - 1, stride));
+}
+
 static void check_rank(L *l, Val x, int n) {
   B *b = l_b(l);
   const shape *s = b_shape(b, x);
   bool good = s->rank == n + 1 || s->rank == n + 2;
-  for (int i = s->rank - n - 1; i < s->rank && good; i++) good = s->d[i].sym || s->d[i].n > 0;
+  for (int i = s->rank - n - 1; i < s->rank && good; i++) {
+    b_require(b, s->d[i], 1);
+    good = s->d[i].sym || s->d[i].n > 0;
+  }
   if (!good)
     l_fail(l, TPU_RUNTIME, "non-empty %dD or %dD (batch mode) tensor expected for input", n + 1, n + 2);
 }
@@ -63,21 +76,28 @@ static bool read_pool(L *l, int i, Val x, int n, bool dilated, pool *p) {
   const int64_t *k, *s, *pad, *d = NULL;
   int nk = l_ints(l, i, &k), ns = l_ints(l, i + 1, &s), np = l_ints(l, i + 2, &pad),
       nd = dilated ? l_ints(l, i + 3, &d) : 0;
-  *p = (pool){.n = n, .ceil_mode = l_bool(l, i + 3 + dilated)};
+  *p = (pool){.n = n, .ceil_mode = l_bool(l, i + 3 + dilated), .xs = *b_shape(b, x)};
   check_rank(l, x, n);
   if (!b_ok(b)) return false;
+  p->out_shape = p->xs;
+  p->plane = axes_all(p->xs.rank) & ~axes_all(p->xs.rank - n);
   for (int j = 0; j < n; j++) {
-    p->in[j] = b_dim_static(b, x, b_rank(b, x) - n + j);
+    int axis = p->xs.rank - n + j;
+    p->in[j] = p->xs.d[axis].n;
+    p->size[j] = b_size(b, x, axis, DT_I32);
     p->k[j] = pick(k, nk, j, 1);
     p->stride[j] = pick(s, ns, j, p->k[j]);
     p->pad[j] = pick(pad, np, j, 0);
     p->dilation[j] = pick(d, nd, j, 1);
     check_window(l, p, j);
     if (!b_ok(b)) return false;
-    p->out[j] = windows(p->in[j], p->k[j], p->stride[j], p->pad[j], p->dilation[j], p->ceil_mode);
+    ir_dim out = window_dim(b, p->xs.d[axis], p->k[j], p->stride[j], p->pad[j], p->dilation[j], p->ceil_mode);
+    b_require(b, out, 1);
+    p->out_shape.d[axis] = out;
+    p->out[j] = out.n;
   }
   for (int j = 0; j < n; j++)
-    if (p->out[j] < 1) too_small(l, p, b_shape(b, x)->d[b_rank(b, x) - n - 1].n);
+    if (p->out[j] < 1) too_small(l, p, p->xs.d[p->xs.rank - n - 1].n);
   return b_ok(b);
 }
 
@@ -92,12 +112,11 @@ static shape with_plane(B *b, Val x, int n, const int64_t *sizes) {
 /* Flat position of every element in its plane, I32, of x's shape. */
 Val pool_positions(B *b, Val x, int n) {
   const shape s = *b_shape(b, x);
-  Val at = BAD;
-  int64_t step = 1;
+  Val at = BAD, step = b_const_i(b, DT_I32, 1);
   for (int i = s.rank - 1; i >= s.rank - n; i--) {
-    Val v = b_mul(b, b_iota(b, DT_I32, &s, i), b_const_i(b, DT_I32, step));
+    Val v = b_mul(b, b_iota(b, DT_I32, &s, i), step);
     at = at == BAD ? v : b_add(b, at, v);
-    step *= s.d[i].n;
+    step = b_mul(b, step, b_size(b, x, i, DT_I32));
   }
   return at;
 }
@@ -136,10 +155,11 @@ static void max_pool(L *l) {
   Val v = l_tensor(l, 0);
   pool p;
   if (!read_pool(l, 1, v, n, true, &p)) return;
-  Val at = pool_positions(b, v, n);
+  Val at = b_physical(b, pool_positions(b, v, n), NULL, p.plane, b_const_i(b, DT_I32, -1));
+  v = b_physical(b, v, NULL, p.plane, b_min_value(b, b_dtype(b, v)));
   for (int j = n - 1; j >= 0; j--) max_axis(b, &p, j, &v, &at);
-  ret(l, v);
-  ret(l, b_cast(b, at, DT_I64));
+  ret(l, b_relabel(b, v, &p.out_shape));
+  ret(l, b_relabel(b, b_cast(b, at, DT_I64), &p.out_shape));
 }
 
 /* Adds g[..., windows] to the places of planes of zeros that `at` names. */
@@ -164,32 +184,49 @@ Val pool_scatter(B *b, b_scat kind, Val g, Val at, int n, const int64_t *plane) 
 static Val max_by_offsets(B *b, const pool *p, Val g, Val at) {
   const shape s = *b_shape(b, g);
   int rank = s.rank, first = rank - p->n;
-  Val sum = BAD, zero = b_like(b, g, 0), base = b_const_i(b, DT_I32, 0);
-  int64_t step[3] = {0}, total = 1, k[3] = {0}, unit = 1;
+  Val sum = BAD, zero = b_like(b, g, 0), base = b_const_i(b, DT_I32, 0), step[3],
+      unit = b_const_i(b, DT_I32, 1);
+  int64_t total = 1, k[3] = {0};
   for (int j = p->n - 1; j >= 0; j--) {
     step[j] = unit;
-    unit *= p->in[j];
+    unit = b_mul(b, unit, p->size[j]);
     total *= p->k[j];
     Val start = b_sub(b, b_mul(b, b_iota(b, DT_I32, &s, first + j), b_const_i(b, DT_I32, p->stride[j])),
                       b_const_i(b, DT_I32, p->pad[j]));
-    base = b_add(b, base, b_mul(b, start, b_const_i(b, DT_I32, step[j])));
+    base = b_add(b, base, b_mul(b, start, step[j]));
   }
   at = b_cast(b, at, DT_I32);
   for (int64_t t = 0; t < total; t++) {
-    int64_t rest = t, move = 0, lo[IR_MAX_RANK] = {0}, hi[IR_MAX_RANK] = {0}, in[IR_MAX_RANK] = {0};
+    Val move = b_const_i(b, DT_I32, 0);
+    int64_t rest = t, lo[IR_MAX_RANK] = {0}, hi[IR_MAX_RANK] = {0}, in[IR_MAX_RANK] = {0};
     for (int j = p->n - 1; j >= 0; j--) {
       k[j] = rest % p->k[j];
       rest /= p->k[j];
-      move += k[j] * p->dilation[j] * step[j];
+      move = b_add(b, move, b_mul(b, step[j], b_const_i(b, DT_I32, k[j] * p->dilation[j])));
       lo[first + j] = k[j] * p->dilation[j] - p->pad[j];
       in[first + j] = p->stride[j] - 1;
       hi[first + j] = p->in[j] - ((p->out[j] - 1) * p->stride[j] + 1) - lo[first + j];
     }
-    Val part = b_select(b, b_eq(b, at, b_add(b, base, b_const_i(b, DT_I32, move))), g, zero);
+    Val part = b_select(b, b_eq(b, at, b_add(b, base, move)), g, zero);
     part = b_pad(b, part, lo, hi, in, zero);
     sum = sum == BAD ? part : b_add(b, sum, part);
   }
   return sum;
+}
+
+/* Flat positions in a plane of logical sizes -> in one of physical sizes. */
+static Val physical_positions(B *b, const pool *p, Val at) {
+  Val v = b_const_i(b, DT_I64, 0), rest = at;
+  int64_t step = 1;
+  bool same = true;
+  for (int j = p->n - 1; j >= 0; j--) {
+    Val size = b_cast(b, p->size[j], DT_I64), c = j ? b_rem(b, rest, size) : rest;
+    v = b_add(b, v, b_mul(b, c, b_const_i(b, DT_I64, step)));
+    rest = b_div(b, rest, size);
+    step *= p->in[j];
+    same = same && (j == 0 || !p->xs.d[p->xs.rank - p->n + j].sym);
+  }
+  return same ? at : v;
 }
 
 /* (grad, self, kernel_size, stride, padding, dilation, ceil_mode, indices) */
@@ -200,12 +237,15 @@ static void max_pool_backward(L *l) {
   tpu_dtype dt = b_dtype(b, x);
   pool p;
   if (!read_pool(l, 2, x, n, true, &p)) return;
+  Val at = b_physical(b, l_tensor(l, 7), &p.out_shape, p.plane, b_const_i(b, DT_I64, 0));
   g = b_cast(b, g, dt_acc(dt));
+  g = b_physical(b, g, &p.out_shape, p.plane, b_like(b, g, 0));
   int64_t window = 1;
   for (int j = 0; j < n; j++) window *= p.k[j];
-  Val v = window <= 32 && !plane_empty(&p) ? max_by_offsets(b, &p, g, l_tensor(l, 7))
-                                           : pool_scatter(b, SCAT_ADD, g, l_tensor(l, 7), n, p.in);
-  ret(l, b_cast(b, v, dt));
+  Val v = window <= 32 && !plane_empty(&p)
+              ? max_by_offsets(b, &p, g, at)
+              : pool_scatter(b, SCAT_ADD, g, physical_positions(b, &p, at), n, p.in);
+  ret(l, b_relabel(b, b_cast(b, v, dt), &p.xs));
 }
 
 /* (self, indices, output_size[, stride, padding]) */
@@ -235,9 +275,24 @@ static void max_unpool(L *l) {
 
 /* --- average --- */
 
+/* The counts of axis_counts where the axis is generic. Windows in the padding count 1, so that dividing makes
+ * no NaN of the zeros there. */
+static Val size_counts(B *b, const pool *p, int j, bool with_pad, tpu_dtype dt) {
+  shape line = shape_of(1, &p->out[j]);
+  Val n = p->size[j], pad = b_const_i(b, DT_I32, p->pad[j]), zero = b_const_i(b, DT_I32, 0);
+  Val from = b_sub(b, b_mul(b, b_iota(b, DT_I32, &line, 0), b_const_i(b, DT_I32, p->stride[j])), pad),
+      to = b_minimum(b, b_add(b, from, b_const_i(b, DT_I32, p->k[j])), b_add(b, n, pad));
+  if (!with_pad) from = b_maximum(b, from, zero), to = b_minimum(b, to, n);
+  return b_cast(b, b_maximum(b, b_sub(b, to, from), b_const_i(b, DT_I32, 1)), dt);
+}
+
 /* How many elements the windows along an axis count, as a vector that broadcasts over x. */
 static Val axis_counts(B *b, const pool *p, int j, bool with_pad, tpu_dtype dt) {
-  int64_t n = p->out[j], dims[3] = {1, 1, 1}, *counts = malloc((size_t)(n + 1) * sizeof *counts);
+  int64_t dims[3] = {1, 1, 1};
+  dims[j] = p->out[j];
+  if (p->xs.d[p->xs.rank - p->n + j].sym)
+    return b_reshape_to(b, size_counts(b, p, j, with_pad, dt), p->n, dims);
+  int64_t n = p->out[j], *counts = malloc((size_t)(n + 1) * sizeof *counts);
   for (int64_t i = 0; i < n; i++) {
     int64_t from = i * p->stride[j] - p->pad[j], to = from + p->k[j];
     if (to > p->in[j] + p->pad[j]) to = p->in[j] + p->pad[j];
@@ -245,7 +300,6 @@ static Val axis_counts(B *b, const pool *p, int j, bool with_pad, tpu_dtype dt) 
     if (!with_pad && to > p->in[j]) to = p->in[j];
     counts[i] = to > from ? to - from : 0;
   }
-  dims[j] = n;
   Val v = b_reshape_to(b, b_dense_i64(b, dt, counts, (int)n), p->n, dims);
   free(counts);
   return v;
@@ -280,8 +334,9 @@ static void avg_pool(L *l) {
     w.lo[first + j] = p.pad[j];
     w.hi[first + j] = hi > 0 ? hi : 0;
   }
-  Val sum = b_reduce_window(b, RED_SUM, b_cast(b, x, acc), &w);
-  ret(l, b_cast(b, b_div(b, sum, divisor(l, &p, 5, 6, acc)), dt));
+  x = b_physical(b, b_cast(b, x, acc), NULL, p.plane, b_const(b, acc, 0));
+  Val sum = b_reduce_window(b, RED_SUM, x, &w);
+  ret(l, b_relabel(b, b_cast(b, b_div(b, sum, divisor(l, &p, 5, 6, acc)), dt), &p.out_shape));
 }
 
 /* (grad, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) */
@@ -293,7 +348,8 @@ static void avg_pool_backward(L *l) {
   pool p;
   if (!read_pool(l, 2, x, n, false, &p)) return;
   int first = b_rank(b, x) - n;
-  g = b_div(b, b_cast(b, g, acc), divisor(l, &p, 6, 7, acc));
+  g = b_physical(b, b_cast(b, g, acc), &p.out_shape, p.plane, b_const(b, acc, 0));
+  g = b_div(b, g, divisor(l, &p, 6, 7, acc));
   int64_t lo[IR_MAX_RANK] = {0}, hi[IR_MAX_RANK] = {0}, in[IR_MAX_RANK] = {0};
   b_window w = {0};
   for (int j = 0; j < n; j++) {
@@ -303,7 +359,7 @@ static void avg_pool_backward(L *l) {
     w.size[first + j] = p.k[j];
   }
   g = b_pad(b, g, lo, hi, in, b_like(b, g, 0));
-  ret(l, b_cast(b, b_reduce_window(b, RED_SUM, g, &w), dt));
+  ret(l, b_relabel(b, b_cast(b, b_reduce_window(b, RED_SUM, g, &w), dt), &p.xs));
 }
 
 enum { PL = ROW_CHANNELS };

@@ -7,8 +7,12 @@
 #include "lower/lower.h"
 
 typedef struct pool {
-  int n; /* spatial dims, the last of x */
-  int64_t in[3], out[3], k[3], stride[3], pad[3], dilation[3];
+  int n;                 /* spatial dims, the last of x */
+  shape xs, out_shape;   /* of x and of the result */
+  uint32_t plane;        /* the spatial axes */
+  Val size[3];           /* I32: how long they are */
+  int64_t in[3], out[3]; /* what b_physical makes of them */
+  int64_t k[3], stride[3], pad[3], dilation[3];
   bool ceil_mode;
 } pool;
 

@@ -120,8 +120,8 @@ static tpu_error *find_op(prep *p, sized_call *sc, const tpu_call **call, tpu_op
     TRY(prep_call(p, *call, false));
     if (!(*op = op_find(p))) TRY(op_make(p, op));
   }
-  if (!(*op)->needs_exact) return NULL;
-  p->cut = (*op)->needs_exact;
+  if (!(*op)->needs_exact && op_fits(*op, p->syms)) return NULL;
+  p->cut = (*op)->needs_exact ? (*op)->needs_exact : "a size that the generic program is not for";
   TRY(prep_call(p, *call, true));
   return (*op = op_find(p)) ? NULL : op_make(p, op);
 }

@@ -162,19 +162,22 @@ typedef struct finish {
   uint32_t n;
 } finish;
 
-/* The number of a size that is computed: of an expression over the signature's sizes. */
-static uint32_t number_of_size(finish *f, Val size) {
-  L *l = f->l;
-  tpu_op *op = l->op;
+/* An expression over the signature's sizes; its length. */
+static int code_of_size(L *l, Val size, size_code *code) {
   Val params[64];
-  size_code code[SIZE_CODE_MAX];
-  int np = op->nsyms < 64 ? (int)op->nsyms : 64;
+  int np = l->op->nsyms < 64 ? (int)l->op->nsyms : 64;
   for (int k = 0; k < np; k++) params[k] = l->syms[k] ? b_symbol_size(l->b, l->syms[k]) : BAD;
   int n = b_size_code(l->b, size, np, params, code, SIZE_CODE_MAX);
-  if (n < 0) {
-    l_fail(l, TPU_NOT_IMPLEMENTED, "a size that only the device knows");
-    return 1;
-  }
+  if (n < 0) l_fail(l, TPU_NOT_IMPLEMENTED, "a size that only the device knows");
+  return n;
+}
+
+/* The number of a size that is computed. */
+static uint32_t number_of_size(finish *f, Val size) {
+  tpu_op *op = f->l->op;
+  size_code code[SIZE_CODE_MAX];
+  int n = code_of_size(f->l, size, code);
+  if (n < 0) return 1;
   for (uint32_t k = 0; k < op->nsizes; k++)
     if (op->sizes[k].n == n && !memcmp(op->sizes[k].code, code, (size_t)n * sizeof *code))
       return op->nsyms + 1 + k;
@@ -208,6 +211,24 @@ static void describe_value(finish *f, op_out *o, Val v) {
     if (s->d[i].sym) o->d[i].sym = number_of(f, s->d[i].sym);
   }
   o->bytes = dims_bytes((tpu_dtype)o->dtype, o->rank, o->d);
+}
+
+static void keep_requires(L *l) {
+  int n = b_num_requires(l->b);
+  op_size *r = arena_alloc(&l->op->mem, (size_t)(n + 1) * sizeof *r);
+  for (int k = 0; k < n; k++) {
+    size_code code[SIZE_CODE_MAX];
+    r[k].n = code_of_size(l, b_require_size(l->b, k), code);
+    if (r[k].n < 0) return;
+    r[k].code = arena_copy(&l->op->mem, code, (size_t)r[k].n * sizeof *code);
+  }
+  l->op->needs = r, l->op->nneeds = (uint32_t)n;
+}
+
+bool op_fits(const tpu_op *op, const int64_t *sizes) {
+  for (uint32_t k = 0; k < op->nneeds; k++)
+    if (size_eval(op->needs[k].code, op->needs[k].n, sizes) < 0) return false;
+  return true;
 }
 
 static op_out *add_out(tpu_op *op) {
@@ -526,6 +547,7 @@ static tpu_error *op_create(const prep *p, tpu_op **out) {
   finish f = {.l = &l, .describe = true, .outs = outs};
   if (!l.declined && b_ok(scratch)) finish_results(&f);
   op->nreal = f.n;
+  if (!l.declined && b_ok(scratch)) keep_requires(&l);
   if (!l.declined && b_ok(scratch)) drop_unread_sizes(&l);
   op->rng_blocks = l.blocks;
   if (l.sized_blocks != BAD && !l.declined && b_ok(scratch))

@@ -97,8 +97,10 @@ typedef struct tpu_op {
   uint32_t rng_size;   /* ... and the number of the size that says how many more; 0: none */
   bool reads_rng, has_check;
   int precision;
-  int8_t default_float;    /* tpu_dtype */
-  const char *declined;    /* the core does not do this case */
+  int8_t default_float; /* tpu_dtype */
+  const char *declined; /* the core does not do this case */
+  const op_size *needs; /* sizes that must not be negative: else the call is for exact values */
+  uint32_t nneeds;
   const char *needs_exact; /* its lowering has no form for these generic dims: why */
   bool needs_resize;       /* OUT: the out tensors do not have the result's sizes, which stand in outs */
   struct program *program; /* strict: the op alone; NULL until first run */
@@ -130,6 +132,8 @@ tpu_error *op_check_cast(tpu_variant variant, tpu_dtype from, tpu_dtype to);
 void op_use_type(const tpu_op *op, uint32_t i, B *b, int32_t *syms, tpu_dtype *dt, shape *s);
 /* Logical size of a result's dim in a call with these sizes. */
 int64_t op_dim_size(const tpu_op *op, const vdim *d, const int64_t *sizes);
+/* Is the program for these sizes? */
+bool op_fits(const tpu_op *op, const int64_t *sizes);
 int op_count(void);
 void op_clear_programs(void (*drop)(struct program *));
 

@@ -289,6 +289,10 @@ static tpu_error *put_arg(prep *p, const tpu_arg *a, uint32_t flags) {
       return NULL;
     } /* fall through */
   case TPU_A_INT:
+    if ((flags & ROW_EXTENTS) && p->nsyms && p->extents++ < 3) {
+      put8(p, a->tag);
+      return NULL;
+    } /* fall through */
   case TPU_A_BOOL:
   case TPU_A_DTYPE:
     if (a->tag == TPU_A_DTYPE && tpu_dtype_from_torch((int)a->u.i) == DT_NONE) p->decline = NO_DTYPE;
@@ -362,7 +366,7 @@ static tpu_error *prepare(prep *p, const tpu_call *call, bool exact) {
   p->exact = exact, p->mixed = false;
   if (!exact) p->cut = NULL;
   p->decline = NULL;
-  p->nstores = p->nscalars = p->ntensors = p->nsyms = 0;
+  p->nstores = p->nscalars = p->ntensors = p->nsyms = p->extents = 0;
   text_clear(&p->sig);
   p->serial = ++serials;
   p->pauses = core_pauses();

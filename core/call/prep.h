@@ -41,7 +41,7 @@ typedef struct prep {
   prep_scalar *scalars;
   prep_tensor *tensors; /* of all arguments in order, lists expanded; then the outs of OUT */
   int64_t *syms; /* the logical sizes of generic dims, in order of first occurrence: k + 1 in the signature */
-  uint32_t nstores, nscalars, ntensors, nsyms, out_first;
+  uint32_t nstores, nscalars, ntensors, nsyms, out_first, extents;
   uint32_t serial; /* storages marked with it are in stores */
   uint64_t pauses; /* core_pauses() at the start: another number makes what is here stale */
   uint32_t cap_stores, cap_scalars, cap_tensors, cap_syms;

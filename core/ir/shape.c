@@ -483,16 +483,18 @@ static Val repeat(B *b, Val x, int axis, int64_t times, bool inside) {
   shape s = *b_shape(b, x);
   axis = axis_norm(b, axis, s.rank);
   if (b->err || times == 1 || !s.rank) return b->err ? BAD : x;
-  if (s.d[axis].sym) {
-    b_fail(b, TPU_NOT_IMPLEMENTED, "repetition of a generic dim");
-    return BAD;
-  }
   int at = inside ? axis + 1 : axis;
   Val v = b_unsqueeze(b, x, at);
   shape wide = *b_shape(b, v);
   wide.d[at].n = times;
+  v = b_broadcast_to(b, v, &wide);
+  if (s.d[axis].sym && times) {
+    ir_dim d = b_dim_map(b, s.d[axis], times, 0, 1);
+    return b_merge(b, v, axis, axis + 1, d.n, d.sym);
+  }
+  if (!times) return s.d[axis] = (ir_dim){0, 0}, b_zeros(b, b_dtype(b, x), &s);
   s.d[axis].n *= times;
-  return b_reshape(b, b_broadcast_to(b, v, &wide), &s);
+  return b_reshape(b, v, &s);
 }
 
 Val b_tile_dim(B *b, Val x, int axis, int64_t times) { return repeat(b, x, axis, times, false); }

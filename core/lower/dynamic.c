@@ -107,7 +107,7 @@ static void unique(L *l) {
   }
   g.valid = ix_room(b, b_valid(b, b_shape(b, v), 1), BAD);
   if (l_bool(l, 1)) v = b_sort(b, v, 0, false, l_bool(l, 2) ? &g.order : NULL);
-  if (g.order != BAD) g.order = ix_room(b, g.order, BAD);
+  if (g.order != BAD) g.order = ix_room(b, b_mask_pad(b, g.order, 1, b_const_i(b, DT_I64, -1)), BAD);
   g.values = ix_room(b, v, BAD);
   g.starts = differs_from_last(b, g.values, 0);
   ret_groups(l, &g, b_shape(b, x));

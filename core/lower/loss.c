@@ -179,20 +179,21 @@ static bool read_nll(L *l, int i, bool image, nll *n) {
     k++;
   }
   if (!b_ok(b)) return false;
-  int64_t classes = b_dim_static(b, x, n->axis);
+  ir_dim classes = xs->d[n->axis];
   Val ignored = b_eq(b, b_cast(b, t, DT_I64), b_const_i(b, DT_I64, l_int(l, i + 4)));
   t = b_select(b, ignored, b_const_i(b, DT_I64, 0), b_cast(b, t, DT_I64));
-  n->target =
-      classes ? ix_ready(l, t, x, n->axis, i ? IX_UNCHECKED : IX_EXACT, TPU_INDEX, "Target is out of bounds.")
-              : t;
+  n->target = classes.n ? ix_ready(l, t, x, n->axis, i ? IX_UNCHECKED : IX_EXACT, TPU_INDEX,
+                                   "Target is out of bounds.")
+                        : t;
   n->weight = b_const(b, acc, 1);
   if (l_has(l, i + 2)) {
     Val w = l_tensor(l, i + 2);
-    if (b_rank(b, w) != 1 || b_dim_static(b, w, 0) != classes)
+    ir_dim have = b_rank(b, w) == 1 ? b_shape(b, w)->d[0] : (ir_dim){-1, 0};
+    if (have.n < 0 || (!classes.sym && !have.sym && have.n != classes.n))
       l_fail(l, TPU_RUNTIME,
              "weight tensor should be defined either for all %lld classes or no classes but got weight "
              "tensor of shape: [%lld]",
-             (long long)classes, (long long)(b_rank(b, w) ? b_shape(b, w)->d[0].n : 1));
+             (long long)classes.n, (long long)(b_rank(b, w) ? b_shape(b, w)->d[0].n : 1));
     n->weight = b_take(b, b_cast(b, w, acc), n->target, 0);
   }
   n->counts = b_not(b, ignored);
@@ -253,7 +254,6 @@ typedef struct margins {
   Val x, hit, z, weight; /* [N, C] values, where the target is, max(0, margin - x[target] + x) elsewhere; [N,
                             1] weights */
   bool one, squared;
-  int64_t classes;
 } margins;
 
 /* (self, target, p, margin, weight, ...) from argument i on */
@@ -271,11 +271,10 @@ static bool read_margins(L *l, int i, margins *m) {
   m->squared = l_scalar_is(l, i + 2, 2);
   m->x = rows_of(b, b_cast(b, x, acc), &m->one);
   if (b_rank(b, t) == 0) t = b_unsqueeze(b, t, 0);
-  m->classes = b_dim_static(b, m->x, 1);
-  int64_t n = b_dim_static(b, m->x, 0), have = b_dim_static(b, t, 0);
-  if (n != have)
-    l_fail(l, TPU_RUNTIME, "inconsistent target size, expected %lld but got %lld", (long long)n,
-           (long long)have);
+  ir_dim n = b_shape(b, m->x)->d[0], have = b_shape(b, t)->d[0];
+  if (!n.sym && !have.sym && n.n != have.n)
+    l_fail(l, TPU_RUNTIME, "inconsistent target size, expected %lld but got %lld", (long long)n.n,
+           (long long)have.n);
   t = ix_ready(l, t, m->x, 1, i ? IX_UNCHECKED : IX_EXACT, TPU_RUNTIME, "target out of range");
   if (!b_ok(b)) return false;
   m->weight = l_has(l, i + 4) ? b_unsqueeze(b, b_take(b, wide(l, i + 4, acc), t, 0), 1) : b_const(b, acc, 1);
@@ -294,7 +293,7 @@ static void multi_margin(L *l) {
   if (!read_margins(l, 0, &m)) return;
   tpu_dtype dt = b_dtype(b, l_tensor(l, 0));
   Val v = b_mul(b, m.squared ? b_mul(b, m.z, m.z) : m.z, m.weight);
-  v = b_div(b, b_sum(b, v, 2, false), b_like(b, v, (double)m.classes));
+  v = b_div(b, b_sum(b, v, 2, false), b_size(b, m.x, 1, b_dtype(b, v)));
   if (m.one && l_int(l, 5) == NONE) v = b_squeeze(b, v, 0);
   ret(l, reduced(b, v, l_int(l, 5), dt));
 }
@@ -307,7 +306,7 @@ static void multi_margin_backward(L *l) {
   Val x = l_tensor(l, 1), zero = b_like(b, m.z, 0), g = wide(l, 0, b_dtype(b, m.x));
   Val h =
       m.squared ? b_mul(b, m.z, b_like(b, m.z, 2)) : b_select(b, b_gt(b, m.z, zero), b_like(b, m.z, 1), zero);
-  h = b_div(b, b_mul(b, h, m.weight), b_like(b, h, (double)m.classes));
+  h = b_div(b, b_mul(b, h, m.weight), b_size(b, m.x, 1, b_dtype(b, h)));
   h = b_select(b, m.hit, b_neg(b, b_sum(b, h, 2, true)), h);
   if (l_int(l, 6) == MEAN) g = b_div(b, g, b_size(b, m.x, 0, b_dtype(b, g)));
   if (b_rank(b, g) == 1) g = b_unsqueeze(b, g, 1);
@@ -321,7 +320,7 @@ typedef struct labels {
   Val is_target; /* [N, C] i1 */
   Val onehot;    /* [N, j, c] i1: label j names class c */
   bool one;
-  int64_t classes;
+  Val classes; /* how many */
 } labels;
 
 static bool read_labels(L *l, int i, labels *m) {
@@ -333,11 +332,11 @@ static bool read_labels(L *l, int i, labels *m) {
   if (!b_ok(b)) return false;
   x = rows_of(b, b_cast(b, x, dt_acc(b_dtype(b, x))), &m->one);
   t = rows_of(b, b_cast(b, t, DT_I64), &unused);
-  m->classes = b_dim_static(b, x, 1);
+  m->classes = b_size(b, x, 1, DT_I64);
   Val none = b_const_i(b, DT_I64, 0);
   Val label = b_eq(b, b_cumulative(b, RED_SUM, b_cast(b, b_lt(b, t, none), DT_I32), 1, false),
                    b_const_i(b, DT_I32, 0));
-  b_check(b, b_lt(b, t, b_const_i(b, DT_I64, m->classes)), TPU_RUNTIME, "argument #3 is out of range");
+  b_check(b, b_lt(b, t, m->classes), TPU_RUNTIME, "argument #3 is out of range");
   shape s = *b_shape(b, x);
   s.rank = 3;
   s.d[2] = s.d[1];
@@ -357,7 +356,7 @@ static void multilabel_margin(L *l) {
   tpu_dtype dt = b_dtype(b, x);
   labels m;
   if (!read_labels(l, 0, &m)) return;
-  Val v = b_div(b, b_sum(b, m.z, 6, false), b_like(b, m.z, (double)m.classes));
+  Val v = b_div(b, b_sum(b, m.z, 6, false), b_cast(b, m.classes, b_dtype(b, m.z)));
   if (m.one && l_int(l, 2) == NONE) v = b_squeeze(b, v, 0);
   ret(l, reduced(b, v, l_int(l, 2), dt));
   ret(l, b_cast(b, b_reshape(b, m.is_target, b_shape(b, x)), dt));
@@ -370,7 +369,8 @@ static void multilabel_margin_backward(L *l) {
   labels m;
   if (!read_labels(l, 1, &m)) return;
   Val zero = b_like(b, m.z, 0), g = wide(l, 0, b_dtype(b, m.z));
-  Val on = b_select(b, b_gt(b, m.z, zero), b_like(b, m.z, 1.0 / (double)m.classes), zero);
+  Val share = b_div(b, b_like(b, m.z, 1), b_cast(b, m.classes, b_dtype(b, m.z)));
+  Val on = b_select(b, b_gt(b, m.z, zero), share, zero);
   Val lost = b_sum(b, b_select(b, m.onehot, b_sum(b, on, 4, true), zero), 2, false);
   Val v = b_sub(b, b_sum(b, on, 2, false), lost);
   if (l_int(l, 3) == MEAN) g = b_div(b, g, b_size(b, v, 0, b_dtype(b, g)));

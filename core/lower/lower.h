@@ -49,7 +49,9 @@ enum {
   ROW_OVERLAP_ALL = 8192,  /* any argument's, the written argument itself aside */
   ROW_SHARED = 16384,      /* none; in place, elements of self may share a place: the last change stays */
   ROW_FITS = 32768,        /* a Scalar that its dtype cannot hold is an error (call/fits.h) */
-  ROW_FAMILY = 1 << 16     /* bits from here on are the family's own */
+  ROW_EXTENTS = 65536, /* its first three ints repeat sizes of its operands: no structure where one of those
+                          is generic */
+  ROW_FAMILY = 1 << 17 /* bits from here on are the family's own */
 };
 
 typedef void (*tpu_lower_fn)(L *l);

@@ -356,42 +356,63 @@ static void rms_norm_backward(L *l) {
 
 /* --- group --- */
 
-/* x as [N, G, C/G, spatial] */
+/* x as [N, G, C/G, spatial]. Generic spatial dims stay apart, and the sizes among the arguments are not read
+ * then (ROW_EXTENTS). */
 static Val groups_of(L *l, Val x, int sizes, int64_t g) {
   B *b = l_b(l);
-  int64_t n = l_int(l, sizes), c = l_int(l, sizes + 1), hw = l_int(l, sizes + 2);
+  bool generic = b_is_generic(b, x) && b_rank(b, x) > 1;
+  int64_t c = generic ? b_dim_static(b, x, 1) : l_int(l, sizes + 1);
   if (g < 1 || c % g)
     l_fail(l, TPU_RUNTIME,
            "Expected number of channels in input to be divisible by num_groups, but got input with %lld "
            "channels and num_groups=%lld",
            (long long)c, (long long)g);
-  return b_ok(b) ? b_reshape_to(b, x, 4, (int64_t[]){n, g, c / g, hw}) : BAD;
+  if (!b_ok(b)) return BAD;
+  if (!generic) return b_reshape_to(b, x, 4, (int64_t[]){l_int(l, sizes), g, c / g, l_int(l, sizes + 2)});
+  const shape *xs = b_shape(b, x);
+  shape s = {.rank = xs->rank + 1, .d = {xs->d[0], {g, 0}, {c / g, 0}}};
+  for (int i = 2; i < xs->rank; i++) s.d[i + 1] = xs->d[i];
+  return b_reshape(b, x, &s);
 }
 
-/* A [C] vector under the groups. */
-static Val group_vector(B *b, Val v, int64_t g, int64_t c) {
-  return v == BAD ? BAD : b_reshape_to(b, v, 4, (int64_t[]){1, g, g ? c / g : 0, 1});
+/* A [C] vector under the groups v. */
+static Val group_vector(B *b, Val vector, Val v) {
+  if (vector == BAD) return BAD;
+  const shape *s = b_shape(b, v);
+  int64_t dims[IR_MAX_RANK] = {1, s->d[1].n, s->d[2].n};
+  for (int i = 3; i < s->rank; i++) dims[i] = 1;
+  return b_reshape_to(b, vector, s->rank, dims);
 }
 
-enum { IN_GROUP = 12 }; /* the axes over which a group is normalised */
+/* [N, G] statistics under the groups v, and back from there. */
+static Val statistics_under(B *b, Val stat, Val v) {
+  for (int i = 2; i < b_rank(b, v); i++) stat = b_unsqueeze(b, stat, i);
+  return stat;
+}
+
+static Val statistics_of(B *b, Val stat) {
+  while (b_ok(b) && b_rank(b, stat) > 2) stat = b_squeeze(b, stat, b_rank(b, stat) - 1);
+  return stat;
+}
+
+/* The axes over which a group is normalised. */
+static uint32_t in_group(B *b, Val v) { return axes_all(b_rank(b, v)) & ~3u; }
 
 /* (input, weight, bias, N, C, HxW, group, eps) -> output, mean, rstd */
 static void group_norm(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0);
   tpu_dtype dt = b_dtype(b, x), acc = dt_acc(dt);
-  int64_t g = l_int(l, 6), c = l_int(l, 4);
-  Val v = groups_of(l, b_cast(b, x, acc), 3, g);
+  Val v = groups_of(l, b_cast(b, x, acc), 3, l_int(l, 6));
   if (!b_ok(b)) return;
-  Val mean = b_mean(b, v, IN_GROUP, true), centred = b_sub(b, v, mean),
-      var = b_mean(b, square(b, centred), IN_GROUP, true);
+  Val mean = b_mean(b, v, in_group(b, v), true), centred = b_sub(b, v, mean),
+      var = b_mean(b, square(b, centred), in_group(b, v), true);
   Val rstd = b_rsqrt(b, b_add(b, var, b_like(b, var, l_double(l, 7))));
-  v = scale_shift(b, b_mul(b, centred, rstd), group_vector(b, wide(l, 1, acc), g, c),
-                  group_vector(b, wide(l, 2, acc), g, c));
+  v = scale_shift(b, b_mul(b, centred, rstd), group_vector(b, wide(l, 1, acc), v),
+                  group_vector(b, wide(l, 2, acc), v));
   ret(l, b_cast(b, b_reshape(b, v, b_shape(b, x)), dt));
-  int64_t flat[2] = {l_int(l, 3), g};
-  ret(l, b_reshape_to(b, mean, 2, flat));
-  ret(l, b_reshape_to(b, rstd, 2, flat));
+  ret(l, statistics_of(b, mean));
+  ret(l, statistics_of(b, rstd));
 }
 
 /* (grad, input, mean, rstd, weight, N, C, HxW, group, output_mask) */
@@ -399,18 +420,20 @@ static void group_norm_backward(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 1);
   tpu_dtype dt = b_dtype(b, x), acc = dt_acc(dt), wdt = l_has(l, 4) ? b_dtype(b, l_tensor(l, 4)) : dt;
-  int64_t grp = l_int(l, 8), c = l_int(l, 6), four[4] = {l_int(l, 5), grp, 1, 1};
+  int64_t grp = l_int(l, 8);
   Val g = groups_of(l, wide(l, 0, acc), 5, grp), v = groups_of(l, b_cast(b, x, acc), 5, grp);
   if (!b_ok(b)) return;
-  Val mean = b_reshape_to(b, wide(l, 2, acc), 4, four), rstd = b_reshape_to(b, wide(l, 3, acc), 4, four);
-  Val w = group_vector(b, wide(l, 4, acc), grp, c), normed = b_mul(b, b_sub(b, v, mean), rstd);
-  Val gx = normed_gradient(b, w == BAD ? g : b_mul(b, g, w), normed, rstd, IN_GROUP, true);
+  int64_t c = b_dim_static(b, v, 1) * b_dim_static(b, v, 2);
+  uint32_t axes = in_group(b, v);
+  Val mean = statistics_under(b, wide(l, 2, acc), v), rstd = statistics_under(b, wide(l, 3, acc), v);
+  Val w = group_vector(b, wide(l, 4, acc), v), normed = b_mul(b, b_sub(b, v, mean), rstd);
+  Val gx = normed_gradient(b, w == BAD ? g : b_mul(b, g, w), normed, rstd, axes, true);
   if (l_bool_item(l, 9, 0))
     ret(l, b_cast(b, b_reshape(b, gx, b_shape(b, x)), dt));
   else
     ret_none(l);
   for (int k = 1; k < 3; k++) {
-    Val s = b_sum(b, k == 1 ? b_mul(b, g, normed) : g, 1u | 8u, false);
+    Val s = b_sum(b, k == 1 ? b_mul(b, g, normed) : g, 1u | (axes & ~4u), false);
     if (l_bool_item(l, 9, k))
       ret(l, b_cast(b, b_reshape_to(b, s, 1, &c), wdt));
     else
@@ -451,26 +474,27 @@ static void weight_norm_backward(L *l) {
 
 enum { BN = ROW_MASK | ROW_CHANNELS | ROW_FLOAT_PARAM };
 
-const tpu_row rows_norm[] = {{"native_batch_norm", batch_norm, BN_NATIVE, BN},
-                             {"_native_batch_norm_legit", batch_norm, BN_NATIVE, BN},
-                             {"_native_batch_norm_legit.no_stats", batch_norm, BN_NO_STATS, BN},
-                             {"_native_batch_norm_legit_no_training", batch_norm, BN_INFERENCE, BN},
-                             {"_batch_norm_with_update", batch_norm, BN_UPDATE, BN},
-                             {"batch_norm_update_stats", batch_norm_update_stats, 0, BN},
-                             {"native_batch_norm_backward", batch_norm_backward, 0, BN},
-                             {"batch_norm_backward", batch_norm_backward, 0, BN},
-                             {"batch_norm_stats", sync_stats, 0, BN},
-                             {"batch_norm_elemt", sync_elemt, 0, BN},
-                             {"batch_norm_gather_stats", sync_gather, 0, ROW_FLOAT_PARAM},
-                             {"batch_norm_gather_stats_with_counts", sync_gather, 0, ROW_FLOAT_PARAM},
-                             {"batch_norm_backward_reduce", sync_backward_reduce, 0, BN},
-                             {"batch_norm_backward_elemt", sync_backward_elemt, 0, BN},
-                             {"native_layer_norm", layer_norm, 0, ROW_MASK},
-                             {"native_layer_norm_backward", layer_norm_backward, 0, ROW_MASK},
-                             {"_fused_rms_norm", rms_norm, 0, ROW_MASK},
-                             {"_fused_rms_norm_backward", rms_norm_backward, 0, ROW_MASK},
-                             {"native_group_norm", group_norm, 0, ROW_CHANNELS},
-                             {"native_group_norm_backward", group_norm_backward, 0, ROW_CHANNELS},
-                             {"_weight_norm_interface", weight_norm, 0, ROW_MASK},
-                             {"_weight_norm_interface_backward", weight_norm_backward, 0, ROW_MASK},
-                             {0}};
+const tpu_row rows_norm[] = {
+    {"native_batch_norm", batch_norm, BN_NATIVE, BN},
+    {"_native_batch_norm_legit", batch_norm, BN_NATIVE, BN},
+    {"_native_batch_norm_legit.no_stats", batch_norm, BN_NO_STATS, BN},
+    {"_native_batch_norm_legit_no_training", batch_norm, BN_INFERENCE, BN},
+    {"_batch_norm_with_update", batch_norm, BN_UPDATE, BN},
+    {"batch_norm_update_stats", batch_norm_update_stats, 0, BN},
+    {"native_batch_norm_backward", batch_norm_backward, 0, BN},
+    {"batch_norm_backward", batch_norm_backward, 0, BN},
+    {"batch_norm_stats", sync_stats, 0, BN},
+    {"batch_norm_elemt", sync_elemt, 0, BN},
+    {"batch_norm_gather_stats", sync_gather, 0, ROW_FLOAT_PARAM},
+    {"batch_norm_gather_stats_with_counts", sync_gather, 0, ROW_FLOAT_PARAM},
+    {"batch_norm_backward_reduce", sync_backward_reduce, 0, BN},
+    {"batch_norm_backward_elemt", sync_backward_elemt, 0, BN},
+    {"native_layer_norm", layer_norm, 0, ROW_MASK},
+    {"native_layer_norm_backward", layer_norm_backward, 0, ROW_MASK},
+    {"_fused_rms_norm", rms_norm, 0, ROW_MASK},
+    {"_fused_rms_norm_backward", rms_norm_backward, 0, ROW_MASK},
+    {"native_group_norm", group_norm, 0, ROW_CHANNELS | ROW_EXTENTS},
+    {"native_group_norm_backward", group_norm_backward, 0, ROW_CHANNELS | ROW_EXTENTS},
+    {"_weight_norm_interface", weight_norm, 0, ROW_MASK},
+    {"_weight_norm_interface_backward", weight_norm_backward, 0, ROW_MASK},
+    {0}};

@@ -48,7 +48,19 @@ static Val border(B *b, Val x, int axis, int64_t k, bool after, bool replicate) 
   return b_tile_dim(b, after ? part(b, x, axis, n - 1, n) : part(b, x, axis, 0, 1), axis, k);
 }
 
+/* The place in the generic dim d that each element of `out`, the dim with its padding, repeats; I32. */
+static Val sources(B *b, ir_dim d, ir_dim out, int64_t lo, bool replicate) {
+  shape line = {.rank = 1, .d = {out}};
+  Val last = b_sub(b, b_symbol_size(b, d.sym), b_const_i(b, DT_I32, 1)), zero = b_const_i(b, DT_I32, 0);
+  Val at = b_sub(b, b_iota(b, DT_I32, &line, 0), b_const_i(b, DT_I32, lo));
+  if (replicate) return b_maximum(b, b_minimum(b, at, last), zero);
+  at = b_abs(b, at);
+  return b_minimum(b, at, b_sub(b, b_add(b, last, last), at));
+}
+
 static Val pad_axis(B *b, Val x, int axis, int64_t lo, int64_t hi, bool replicate) {
+  ir_dim d = b_shape(b, x)->d[axis];
+  if (d.sym) return b_take(b, x, sources(b, d, b_dim_map(b, d, 1, lo + hi, 1), lo, replicate), axis);
   int64_t n = b_dim_static(b, x, axis);
   Val pieces[3];
   int k = 0;
@@ -56,6 +68,16 @@ static Val pad_axis(B *b, Val x, int axis, int64_t lo, int64_t hi, bool replicat
   pieces[k++] = part(b, x, axis, at_least_0(-lo), n - at_least_0(-hi));
   if (hi > 0) pieces[k++] = border(b, x, axis, hi, true, replicate);
   return b_concat(b, pieces, k, axis);
+}
+
+/* The same of a generic dim: what lies in padding goes to places that do not exist. */
+static Val unpad_generic(B *b, Val g, int axis, ir_dim d, int64_t lo, bool replicate) {
+  Val at = sources(b, d, b_shape(b, g)->d[axis], lo, replicate);
+  at = b_mask_pad(b, at, 1, b_const_i(b, DT_I32, d.n));
+  Val v = ix_move(b, g, axis, 0);
+  shape s = *b_shape(b, v);
+  s.d[0] = d;
+  return ix_move(b, b_scatter_nd(b, SCAT_ADD, b_zeros(b, b_dtype(b, g), &s), &at, 1, v), 0, axis);
 }
 
 /* The same axis of the gradient, folded back to n. */
@@ -90,7 +112,9 @@ static const int64_t *pad_arg(L *l, int i, Val x, int dims, bool replicate) {
            dims + 1, dims + 2, rank);
   for (int k = 0; k < dims && b_ok(b); k++) {
     int axis = rank - 1 - k;
-    int64_t size = b_dim_static(b, x, axis), lo = pad[2 * k], hi = pad[2 * k + 1];
+    int64_t size = b_shape(b, x)->d[axis].n, lo = pad[2 * k], hi = pad[2 * k + 1], border = lo > hi ? lo : hi;
+    b_require(b, b_shape(b, x)->d[axis], replicate || border < 0 ? 1 : border + 1);
+    b_require(b, b_shape(b, x)->d[axis], 1 - lo - hi);
     if (!replicate && (lo >= size || hi >= size))
       l_fail(l, TPU_RUNTIME,
              "Argument #%d: Padding size should be less than the corresponding input dimension, but got: "
@@ -127,7 +151,9 @@ static void edge_pad_backward(L *l) {
   g = b_cast(b, g, dt_acc(dt));
   for (int k = 0; k < dims && pad; k++) {
     int axis = b_rank(b, x) - 1 - k;
-    g = unpad_axis(b, g, axis, b_dim_static(b, x, axis), pad[2 * k], pad[2 * k + 1], replicate);
+    int64_t lo = pad[2 * k], hi = pad[2 * k + 1];
+    ir_dim d = b_shape(b, x)->d[axis];
+    g = d.sym ? unpad_generic(b, g, axis, d, lo, replicate) : unpad_axis(b, g, axis, d.n, lo, hi, replicate);
   }
   ret(l, b_cast(b, g, dt));
 }

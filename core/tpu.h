@@ -204,6 +204,7 @@ bool tpu_sizes_auto(void);
 void tpu_set_sizes_auto(bool on);
 char *tpu_sizes_json(void); /* what turned generic and why, which ops had to do without: {marks, exact} */
 
+enum { TPU_PINNED = -1 }; /* stands for a device: pinned host memory */
 typedef struct tpu_memory {
   int64_t allocated, allocated_peak;                                        /* bytes of live device buffers */
   int64_t buffers, buffers_peak;                                            /* their number */
@@ -214,6 +215,7 @@ typedef struct tpu_memory {
 void tpu_memory_stats(int device, tpu_memory *out);
 void tpu_memory_reset_peak(int device);
 void tpu_memory_reset_accumulated(int device);
+void tpu_pinned_count(int64_t bytes); /* more, or less when negative */
 
 /* The text answers (info, compile statistics, explanations) are JSON, owned by the caller (free()). Never
  * NULL. */

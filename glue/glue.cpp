@@ -14,6 +14,9 @@
 #include <ATen/SDPBackend.h>
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <ATen/ops/_assert_async.h>
+#include <ATen/ops/nanquantile_native.h>
+#include <ATen/ops/quantile_native.h>
 #include <ATen/native/DispatchStub.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -211,7 +214,7 @@ Entry *entry_for(const tpu_row *row, const OperatorHandle &op) {
 // Why an op may not have a kernel of ours, or NULL.
 const char *refusal(const OperatorHandle &op, const Entry &e) {
   if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
-      !op.hasKernelForDispatchKey(c10::DispatchKey::Autograd))
+      !op.hasKernelForDispatchKey(c10::DispatchKey::Autograd) && op.schema().name() != "aten::one_hot")
     return "composite: a kernel would take its autograd away";
   for (const auto &r : op.schema().returns())
     if (r.alias_info() && !r.alias_info()->isWrite()) return "a view";
@@ -393,23 +396,4 @@ extern "C" char *tpu_glue_report(void) {
   s += "], \"refused\": {", sep = "";
   for (const auto &[name, why] : r.refused) s += sep + ("\"" + name + "\": \"" + why + "\""), sep = ", ";
   return tpu_xstrdup((s + "}}").c_str());
-}
-
-extern "C" char *tpu_glue_host_memory(void) {
-  const at::HostStats s = tpu::pinned_allocator()->get_stats();
-  std::string text = "{";
-  auto add = [&](const char *name, const c10::CachingAllocator::Stat &v) {
-    text += std::string("\"") + name + "\": {\"current\": " + std::to_string(v.current) +
-            ", \"peak\": " + std::to_string(v.peak) + ", \"allocated\": " + std::to_string(v.allocated) +
-            ", \"freed\": " + std::to_string(v.freed) + "}, ";
-  };
-  add("allocations", s.allocations), add("allocated_bytes", s.allocated_bytes);
-  add("active_requests", s.active_requests), add("active_bytes", s.active_bytes);
-  text += "\"num_host_alloc\": " + std::to_string(s.num_host_alloc) +
-          ", \"num_host_free\": " + std::to_string(s.num_host_free) + "}";
-  return tpu_xstrdup(text.c_str());
-}
-extern "C" void tpu_glue_host_memory_reset_peak(void) { tpu::pinned_allocator()->reset_peak_stats(); }
-extern "C" void tpu_glue_host_memory_reset_accumulated(void) {
-  tpu::pinned_allocator()->reset_accumulated_stats();
 }

@@ -19,11 +19,6 @@ enum { TPU_FALLBACK_WARN, TPU_FALLBACK_ERROR, TPU_FALLBACK_SILENT };
 void tpu_glue_set_fallback(int policy);
 int tpu_glue_get_fallback(void);
 
-/* Pinned memory, with CUDA's key names; the caller frees it. */
-char *tpu_glue_host_memory(void);
-void tpu_glue_host_memory_reset_peak(void);
-void tpu_glue_host_memory_reset_accumulated(void);
-
 /* JSON {"registered": n, "typed": n, "rows": n, "missing": [names], "refused": {name: why}}; the caller frees
  * it. */
 char *tpu_glue_report(void);

@@ -221,7 +221,6 @@ REPORT(mod_trace, tpu_trace_json)
 REPORT(mod_explain_sizes, tpu_sizes_json)
 REPORT(mod_fallback_report, tpu_fallback_json)
 REPORT(mod_registration, tpu_glue_report)
-REPORT(mod_host_memory, tpu_glue_host_memory)
 
 #define ACTION(name, function)                            \
   static PyObject *name(PyObject *self, PyObject *args) { \
@@ -231,8 +230,6 @@ REPORT(mod_host_memory, tpu_glue_host_memory)
   }
 ACTION(mod_reset_compile_stats, tpu_reset_compile_stats)
 ACTION(mod_clear_programs, tpu_clear_programs)
-ACTION(mod_host_memory_reset_peak, tpu_glue_host_memory_reset_peak)
-ACTION(mod_host_memory_reset_accumulated, tpu_glue_host_memory_reset_accumulated)
 ACTION(mod_fallback_reset, tpu_fallback_reset)
 
 static PyObject *mod_get_fallback(PyObject *self, PyObject *args) {
@@ -341,9 +338,6 @@ static PyMethodDef methods[] = {NOARGS(init),
                                 VARARGS(memory),
                                 VARARGS(memory_reset_peak),
                                 VARARGS(memory_reset_accumulated),
-                                NOARGS(host_memory),
-                                NOARGS(host_memory_reset_peak),
-                                NOARGS(host_memory_reset_accumulated),
                                 NOARGS(info),
                                 NOARGS(compile_stats),
                                 NOARGS(reset_compile_stats),

@@ -316,6 +316,16 @@ bool shallow_copy_fits(const Tensor &x, const Tensor &from) {
   return plain(x) && plain(from);
 }
 
+// torch's compositions, whose own check of q is for CPU tensors: without it the error is one of gather.
+using Quantile = Tensor(const Tensor &, const Tensor &, std::optional<int64_t>, bool, std::string_view);
+template <Quantile *compose>
+Tensor quantile(const Tensor &x, const Tensor &q, std::optional<int64_t> dim, bool keepdim,
+                std::string_view interpolation) {
+  const Tensor inside = q.detach().ge(0).logical_and_(q.detach().le(1)).all();
+  at::_assert_async(inside, "quantile() q values must be in the range [0, 1]");
+  return compose(x, q, dim, keepdim, interpolation);
+}
+
 void register_structural(torch::Library *m, std::set<std::string> &done) {
   auto add = [&](const char *name, auto *f) { done.insert(name), m->impl(name, f); };
   add("empty.memory_format", &new_empty);
@@ -340,6 +350,11 @@ void register_structural(torch::Library *m, std::set<std::string> &done) {
   add("_copy_from_and_resize", &copy_from_and_resize);
   add("_local_scalar_dense", &local_scalar);
   add("equal", &equal);
+  auto *grad = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1,
+                                  __FILE__, __LINE__);
+  auto composed = [&](const char *name, auto *f) { add(name, f), grad->impl(name, f); };
+  composed("quantile", &quantile<&at::native::quantile>);
+  composed("nanquantile", &quantile<&at::native::nanquantile>);
   add("record_stream", +[](Tensor &, Stream) {});
   auto *own = new torch::Library(torch::Library::FRAGMENT, "tpu", {}, __FILE__, __LINE__);
   own->def("_mark_generic(Tensor(a!) x, int dim, int rung, float fill) -> ()",

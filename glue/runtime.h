@@ -155,22 +155,7 @@ struct PinnedAllocator final : at::HostAllocator {
   struct Book {
     std::mutex lock;
     std::map<const char *, size_t> live;
-    at::HostStats stats; // nothing is kept back: what is allocated is active
   };
-  // Counts n bytes more (up) or less, under the lock.
-  static void count(at::HostStats &s, size_t n, bool up) {
-    (up ? s.num_host_alloc : s.num_host_free)++;
-    for (c10::CachingAllocator::Stat *blocks : {&s.allocations, &s.active_requests})
-      up ? blocks->increase(1) : blocks->decrease(1);
-    for (c10::CachingAllocator::Stat *bytes : {&s.allocated_bytes, &s.active_bytes})
-      up ? bytes->increase(n) : bytes->decrease(n);
-  }
-  static void reset(void (c10::CachingAllocator::Stat::*what)()) {
-    std::lock_guard<std::mutex> hold(book().lock);
-    at::HostStats &s = book().stats;
-    for (auto *stat : {&s.allocations, &s.active_requests, &s.allocated_bytes, &s.active_bytes})
-      (stat->*what)();
-  }
   static Book &book() {
     static auto *b = new Book;
     return *b;
@@ -179,7 +164,7 @@ struct PinnedAllocator final : at::HostAllocator {
     {
       std::lock_guard<std::mutex> hold(book().lock);
       const auto it = book().live.find(static_cast<char *>(p));
-      if (it != book().live.end()) count(book().stats, it->second, false), book().live.erase(it);
+      if (it != book().live.end()) tpu_pinned_count(-int64_t(it->second)), book().live.erase(it);
     }
     std::free(p);
   }
@@ -196,7 +181,7 @@ struct PinnedAllocator final : at::HostAllocator {
       TORCH_CHECK_WITH(OutOfMemoryError, p, "pinned memory: out of memory allocating ", n, " bytes");
       std::lock_guard<std::mutex> hold(book().lock);
       book().live[static_cast<char *>(p)] = n;
-      count(book().stats, n, true);
+      tpu_pinned_count(int64_t(n));
     }
     return {p, p, &free_block, Device(c10::DeviceType::CPU)};
   }
@@ -204,16 +189,9 @@ struct PinnedAllocator final : at::HostAllocator {
   void copy_data(void *to, const void *from, size_t n) const override { default_copy_data(to, from, n); }
   bool record_event(void *, void *, Stream) override { return true; }
   void empty_cache() override {}
-  at::HostStats get_stats() override {
-    std::lock_guard<std::mutex> hold(book().lock);
-    return book().stats;
-  }
-  void reset_accumulated_stats() override {
-    reset(&c10::CachingAllocator::Stat::reset_accumulated);
-    std::lock_guard<std::mutex> hold(book().lock);
-    book().stats.num_host_alloc = book().stats.num_host_free = 0;
-  }
-  void reset_peak_stats() override { reset(&c10::CachingAllocator::Stat::reset_peak); }
+  at::HostStats get_stats() override { return {}; } // torch.tpu.host_memory_stats asks the core
+  void reset_accumulated_stats() override {}
+  void reset_peak_stats() override {}
 };
 
 PinnedAllocator *pinned_allocator() {

@@ -75,9 +75,20 @@ static const char *spelling(tpu_dtype dt) {
   return names[dt];
 }
 
+/* hardtanh makes its limits whole numbers for integers, and refuses only negative ones. */
+static tpu_error *limits_fit(const tpu_call *call, tpu_dtype dt) {
+  for (int i = 1; dt == DT_U8 && i < call->nargs; i++) {
+    const tpu_arg *a = &call->args[i];
+    if ((a->tag == TPU_A_SCALAR_D && a->u.d <= -1) || (a->tag == TPU_A_SCALAR_I && a->u.i < 0))
+      return tpu_err(TPU_RUNTIME, "cannot do hardtanh on an unsigned type with negative limits");
+  }
+  return NULL;
+}
+
 tpu_error *call_numbers_fit(const tpu_call *call) {
   tpu_dtype dt = DT_NONE;
   if (call->nargs && call->args[0].tag == TPU_A_TENSOR) dt = tpu_dtype_from_torch(call->args[0].u.t->dtype);
+  if (!strcmp(tpu_row_name(call->row), "hardtanh")) return limits_fit(call, dt);
   for (int i = 0; i < call->nargs; i++)
     if (call->args[i].tag == TPU_A_DTYPE) dt = tpu_dtype_from_torch((int)call->args[i].u.i);
   if (dt != DT_NONE && dt_is_integral(dt) && !strncmp(tpu_row_name(call->row), "clamp", 5))

@@ -310,7 +310,7 @@ const tpu_row rows_activation[] = {
     {"leaky_relu_backward", leaky_relu_backward, 0, F},
     {"threshold", threshold, 0, ANY | ROW_SHARED | ROW_FITS},
     {"threshold_backward", threshold_backward, 0, ANY},
-    {"hardtanh", hardtanh, 0, ANY},
+    {"hardtanh", hardtanh, 0, ANY | ROW_FITS},
     {"hardtanh_backward", hardtanh_backward, 0, F},
     {"hardshrink", hardshrink, 0, F},
     {"hardshrink_backward", shrink_backward, 0, F},

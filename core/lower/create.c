@@ -195,8 +195,8 @@ static void triangle_indices(L *l) {
     l_fail(l, TPU_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", l_name(l), tpu_dtype_torch_name(dt));
   enum { LIMIT = 1 << 13 };
   int64_t buf[2 * LIMIT];
-  if (rows < 0) l_fail(l, TPU_RUNTIME, "row must be non-negative, got%lld", (long long)rows);
-  if (cols < 0) l_fail(l, TPU_RUNTIME, "col must be non-negative, got%lld", (long long)cols);
+  if (rows < 0) l_fail(l, TPU_RUNTIME, "row must be non-negative, got %lld", (long long)rows);
+  if (cols < 0) l_fail(l, TPU_RUNTIME, "col must be non-negative, got %lld", (long long)cols);
   if (!b_ok(b)) return;
   for (int pass = 0; pass < 2; pass++) { /* the rows of all elements, then their columns */
     for (int64_t i = 0; i < rows; i++) {

@@ -50,6 +50,15 @@ static void cdist_forward(L *l) {
   int r = b_rank(b, x), q = b_rank(b, y);
   if (r < 2 || q < 2)
     l_fail(l, TPU_RUNTIME, "cdist only supports at least 2D tensors, X1 got: %dD, X2 got: %dD", r, q);
+  for (int i = 0; i < 2; i++) {
+    tpu_dtype own = b_dtype(b, i ? y : x);
+    if (!dt_is_float(own))
+      l_fail(l, TPU_RUNTIME, "cdist only supports floating-point dtypes, X%d got: %s", i + 1,
+             tpu_dtype_torch_name(own));
+  }
+  if (b_dtype(b, x) != b_dtype(b, y))
+    l_fail(l, TPU_RUNTIME, "expected scalar type %s but found %s", tpu_dtype_torch_name(b_dtype(b, x)),
+           tpu_dtype_torch_name(b_dtype(b, y)));
   if (p < 0) l_fail(l, TPU_RUNTIME, "cdist only supports non-negative p values");
   if (!b_ok(b)) return;
   int64_t rows = b_dim_static(b, x, r - 2), cols = b_dim_static(b, y, q - 2), m = b_dim_static(b, x, r - 1);

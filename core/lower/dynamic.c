@@ -35,8 +35,7 @@ static void masked_select(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0), mask = l_tensor(l, 1);
   tpu_dtype dt = b_dtype(b, mask);
-  if (dt != DT_BOOL && dt != DT_U8)
-    l_fail(l, TPU_RUNTIME, "masked_select: expected BoolTensor or ByteTensor for mask");
+  if (dt != DT_BOOL) l_fail(l, TPU_RUNTIME, "masked_select: expected BoolTensor for mask");
   shape s = b_broadcast_shape(b, x, mask);
   if (!b_ok(b)) return;
   mask = ix_room(b, b_broadcast_to(b, b_cast(b, mask, DT_BOOL), &s), b_const_i(b, DT_BOOL, 0));
@@ -199,15 +198,16 @@ static void total(L *l) {
   Val x = l_tensor(l, 0);
   if (b_rank(b, x) != 1) l_fail(l, TPU_RUNTIME, "repeat_interleave only accept 1D vector as repeat");
   if (b_dtype(b, x) != DT_I32 && b_dtype(b, x) != DT_I64)
-    l_fail(l, TPU_RUNTIME, "repeats has to be Long or Int tensor");
+    l_fail(l, TPU_NOT_IMPLEMENTED, "\"repeat_interleave_cpu\" not implemented for '%s'",
+           tpu_dtype_torch_name(b_dtype(b, x)));
   if (!b_ok(b)) return;
-  b_check(b, b_ge(b, x, b_like(b, x, 0)), TPU_RUNTIME, "repeats can not be negative");
+  b_check(b, b_ge(b, x, b_like(b, x, 0)), TPU_RUNTIME, "repeat_interleave: repeats can not be negative");
   ret(l, b_sum(b, b_cast(b, x, DT_I64), 1, false));
 }
 
 static bool bincount_takes(L *l, Val x) {
   B *b = l_b(l);
-  if (!dt_is_integral(b_dtype(b, x)))
+  if (!dt_is_int(b_dtype(b, x)))
     l_fail(l, TPU_NOT_IMPLEMENTED, "\"bincount_cpu\" not implemented for '%s'",
            tpu_dtype_torch_name(b_dtype(b, x)));
   if (b_rank(b, x) != 1 && !(b_rank(b, x) == 0))
@@ -215,14 +215,16 @@ static bool bincount_takes(L *l, Val x) {
   return b_ok(b);
 }
 
-/* tpu::extent(x): 1 + the largest element as an i64 scalar, 0 of nothing; elements must not be negative */
+/* tpu::extent(x): 1 + the largest element as an i64 scalar, 0 of nothing; elements must not be negative.
+ * datum: 1 for one_hot, else for bincount */
 static void extent(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0);
-  if (!bincount_takes(l, x)) return;
+  if (!l_datum(l) && !bincount_takes(l, x)) return;
   x = b_cast(b, ix_flat(b, x), DT_I64);
   b_check(b, b_ge(b, x, b_const_i(b, DT_I64, 0)), TPU_RUNTIME,
-          "bincount only supports 1-d non-negative integral inputs.");
+          l_datum(l) ? "one_hot: Class values must be non-negative."
+                     : "bincount only supports 1-d non-negative integral inputs.");
   x = ix_room(b, x, b_const_i(b, DT_I64, -1));
   ret(l, b_add(b, b_reduce(b, RED_MAX, b_pad_axis(b, x, 0, 1, 0, b_const_i(b, DT_I64, -1)), 1, false),
                b_const_i(b, DT_I64, 1)));
@@ -239,14 +241,40 @@ static void bincount(L *l) {
   Val w = b_const_i(b, DT_I64, 1);
   if (l_has(l, 1)) {
     w = ix_flat(b, l_tensor(l, 1));
+    if (b_rank(b, l_tensor(l, 1)) != 1)
+      l_fail(l, TPU_RUNTIME, "bincount: weights should be 1-d and have the same length as input");
+    if (!b_ok(b)) return;
     const shape *ws = b_shape(b, w), *xs = b_shape(b, x);
     if (ws->d[0].sym != xs->d[0].sym)
       l_fail(l, TPU_NOT_IMPLEMENTED, "bincount: weights of another generic size");
     else if (!ws->d[0].sym && ws->d[0].n != xs->d[0].n)
-      l_fail(l, TPU_RUNTIME, "weights should be 1-d and have the same length as input");
+      l_fail(l, TPU_RUNTIME, "bincount: weights should be 1-d and have the same length as input");
     if (b_dtype(b, w) != DT_F32) w = b_cast(b, w, DT_F64);
   }
   ret(l, b_scatter_nd(b, SCAT_ADD, b_zeros(b, b_dtype(b, w), &s), &x, 1, w));
+}
+
+/* (self, num_classes): a row, not torch's composition, whose error would be one of scatter */
+static void one_hot(L *l) {
+  B *b = l_b(l);
+  Val x = l_tensor(l, 0);
+  int64_t n = l_int(l, 1);
+  if (b_dtype(b, x) != DT_I64)
+    l_fail(l, TPU_RUNTIME, "one_hot is only applicable to index tensor of type LongTensor.");
+  if (!b_ok(b)) return;
+  shape s = *b_shape(b, x);
+  bool empty = ix_is_empty(&s);
+  if (n <= 0)
+    l_fail(l, TPU_RUNTIME,
+           empty ? "Can not infer total number of classes from empty tensor."
+                 : "Class values must be smaller than num_classes.");
+  if (s.rank == IR_MAX_RANK) l_fail(l, TPU_NOT_IMPLEMENTED, "one_hot of %d dims", s.rank);
+  if (!b_ok(b)) return;
+  s.d[s.rank++] = (ir_dim){n, 0};
+  b_check(b, b_ge(b, x, b_const_i(b, DT_I64, 0)), TPU_RUNTIME, "Class values must be non-negative.");
+  b_check(b, b_lt(b, x, b_const_i(b, DT_I64, n)), TPU_RUNTIME,
+          "Class values must be smaller than num_classes.");
+  ret(l, b_cast(b, b_eq(b, b_unsqueeze(b, x, s.rank - 1), b_iota(b, DT_I64, &s, s.rank - 1)), DT_I64));
 }
 
 /* --- assertions --- */
@@ -267,4 +295,5 @@ const tpu_row rows_dynamic[] = {
     {"tpu::nonzero", nonzero, 0, ROW_INTERNAL},   {"tpu::masked_select", masked_select, 0, ROW_INTERNAL},
     {"tpu::unique", unique, 0, ROW_INTERNAL},     {"tpu::unique_dim", unique_dim, 0, ROW_INTERNAL},
     {"tpu::total", total, 0, ROW_INTERNAL},       {"tpu::extent", extent, 0, ROW_INTERNAL},
+    {"tpu::classes", extent, 1, ROW_INTERNAL},    {"one_hot", one_hot, 0, 0, hosted_one_hot},
     {"tpu::bincount", bincount, 0, ROW_INTERNAL}, {0}};

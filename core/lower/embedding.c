@@ -8,6 +8,7 @@ static void embedding(L *l) {
   B *b = l_b(l);
   Val w = l_tensor(l, 0);
   if (b_rank(b, w) != 2) l_fail(l, TPU_RUNTIME, "'weight' must be 2-D");
+  ix_expect_argument(l, b_dtype(b, l_tensor(l, 1)), 1, "embedding");
   if (!b_ok(b)) return;
   ret(l,
       b_take(b, w, ix_ready(l, l_tensor(l, 1), w, 0, IX_EXACT, TPU_INDEX, "index out of range in self"), 0));
@@ -39,8 +40,8 @@ static void embedding_backward(L *l) {
   B *b = l_b(l);
   Val g = l_tensor(l, 0), idx = l_tensor(l, 1);
   tpu_dtype dt = b_dtype(b, g);
-  if (!dt_is_int(b_dtype(b, idx)) || b_rank(b, g) < 1)
-    l_fail(l, TPU_RUNTIME, "embedding_backward: expected integer indices");
+  ix_expect_argument(l, b_dtype(b, idx), 2, "embedding_backward");
+  if (b_rank(b, g) < 1) l_fail(l, TPU_RUNTIME, "embedding_backward: expected a gradient with dimensions");
   if (!b_ok(b)) return;
   ret(l, b_cast(b, table_gradient(b, b_cast(b, g, dt_acc(dt)), idx, l_int(l, 2), l_int(l, 3), l_bool(l, 4)),
                 dt));
@@ -53,6 +54,7 @@ static void embedding_renorm(L *l) {
   Val w = l_tensor(l, 0);
   double limit = l_double(l, 2), p = l_double(l, 3);
   tpu_dtype dt = b_dtype(b, w), acc = dt_acc(dt);
+  ix_expect_argument(l, b_dtype(b, l_tensor(l, 1)), 2, "embedding_renorm_");
   Val idx = ix_ready(l, l_tensor(l, 1), w, 0, IX_EXACT, TPU_INDEX, "index out of range in self"),
       a = b_abs(b, b_cast(b, w, acc)), n;
   if (!b_ok(b)) return;
@@ -125,6 +127,7 @@ static void embedding_bag(L *l) {
   bags g = {.mode = (int)l_int(l, 4)};
   if (b_rank(b, raw) != 1 || b_rank(b, offsets) != 1)
     l_fail(l, TPU_RUNTIME, "embedding_bag: input and offsets must be 1-D");
+  ix_expect_argument(l, l_result_type2(l, 1, 2), 1, "embedding_bag");
   if (!b_ok(b)) return;
   if (l_has(l, 6) && g.mode != BAG_SUM)
     l_fail(l, TPU_RUNTIME,

@@ -72,8 +72,13 @@ static void ormqr(L *l) {
   if (m != n)
     l_fail(l, TPU_RUNTIME, "torch.ormqr: %s must be equal to input.shape[-2]",
            left ? "other.shape[-2]" : "other.shape[-1]");
+  Val tau = l_tensor(l, 1);
+  int64_t k = la_cols(b, a) < m ? la_cols(b, a) : m;
+  if (b_ok(b) && (b_rank(b, tau) < 1 || b_dim_static(b, tau, b_rank(b, tau) - 1) != k))
+    l_fail(l, TPU_RUNTIME, "torch.ormqr: tau.shape[-1] must be equal to min(%s, input.shape[-1])",
+           left ? "other.shape[-2]" : "other.shape[-1]");
   if (!b_ok(b)) return;
-  Val q = reflectors(b, a, l_tensor(l, 1), m);
+  Val q = reflectors(b, a, tau, m);
   if (l_bool(l, 4)) q = la_adjoint(b, q);
   ret(l, left ? b_matmul(b, q, other) : b_matmul(b, other, q));
 }

@@ -256,13 +256,27 @@ static tpu_error *bincount(composition *c) {
   const tpu_tensor *most, *out, *x = tensor(c, 0);
   int64_t n, least = arg(c, 2)->u.i;
   bool empty = x->rank == 1 && x->sizes[0] == 0;
-  if (least < 0) return tpu_err(TPU_RUNTIME, "minlength should be >= 0");
+  if (least < 0 && dt_is_int(tpu_dtype_from_torch(x->dtype)))
+    return tpu_err(TPU_RUNTIME, "bincount: minlength should be >= 0");
   TRY(c_run(c, "tpu::extent", 1, arg(c, 0), 1, &most));
   TRY(c_item(c, most, &n));
   if (n < least) n = least;
   tpu_arg args[3] = {*arg(c, 0), empty ? c_none() : *arg(c, 1), c_int(n ? ladder_rung(n) : 0)};
   TRY(c_run(c, "tpu::bincount", 3, args, 1, &out));
   return return_prefix(c, out, n);
+}
+
+/* (self, num_classes): -1 for one more than the largest */
+tpu_error *hosted_one_hot(composition *c) {
+  const tpu_tensor *most, *out, *x = tensor(c, 0);
+  int64_t n;
+  if (arg(c, 1)->u.i != -1 || !numel(x)) return c_plain(c);
+  TRY(c_run(c, "tpu::classes", 1, arg(c, 0), 1, &most));
+  TRY(c_item(c, most, &n));
+  tpu_arg args[2] = {*arg(c, 0), c_int(n)};
+  TRY(c_run(c, "one_hot", 2, args, 1, &out));
+  c_return(c, out, out->rank, out->sizes);
+  return NULL;
 }
 
 const tpu_row rows_hosted[] = {{"nonzero", NULL, 0, ROW_NONE, nonzero},

@@ -25,6 +25,7 @@ static void index_select(L *l) {
   Val x = l_tensor(l, 0), idx = l_tensor(l, 2);
   int axis = l_axis(l, 1, b_rank(b, x));
   if (b_rank(b, idx) > 1) l_fail(l, TPU_INDEX, "index_select(): Index is supposed to be a vector");
+  ix_expect(l, idx, IX_INT, "index_select()");
   if (!b_ok(b)) return;
   idx = ix_ready(l, idx, x, axis, IX_EXACT, TPU_INDEX, "index out of range in self");
   if (b_rank(b, x) == 0) {
@@ -59,6 +60,7 @@ static void gather(L *l) {
     ret(l, b_zeros(b, b_dtype(b, x), b_shape(b, idx)));
     return;
   }
+  ix_expect(l, idx, IX_INT, "gather()");
   if (!gather_fits(l, x, idx, axis, "gather")) return;
   idx = ix_ready(l, idx, x, axis, IX_EXACT, TPU_RUNTIME, NULL);
   shape is = *b_shape(b, idx);
@@ -70,6 +72,7 @@ static void gather(L *l) {
 static void take(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0), idx = l_tensor(l, 1);
+  ix_expect(l, idx, IX_LONG, "take()");
   if (!b_is_generic(b, idx) && b_numel_static(b, idx) == 0) {
     ret(l, b_zeros(b, b_dtype(b, x), b_shape(b, idx)));
     return;
@@ -89,7 +92,8 @@ static void index_fill(L *l) {
   Val x = l_tensor(l, 0), idx = l_tensor(l, 2);
   int rank = b_rank(b, x), axis = l_axis(l, 1, rank);
   tpu_dtype dt = b_dtype(b, x), from = l_is_tensor(l, 3) ? b_dtype(b, l_tensor(l, 3)) : l_scalar_dtype(l, 3);
-  if (b_rank(b, idx) > 1) l_fail(l, TPU_INDEX, "Index has to be a vector/scalar");
+  if (b_dtype(b, idx) != DT_I64) l_fail(l, TPU_INDEX, "index_fill_(): Expected dtype int64 for index.");
+  if (b_rank(b, idx) > 1) l_fail(l, TPU_RUNTIME, "Index has to be a vector/scalar");
   if (l_is_tensor(l, 3) && b_rank(b, l_tensor(l, 3)))
     l_fail(l, TPU_RUNTIME,
            "index_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
@@ -141,6 +145,9 @@ static void searchsorted(L *l) {
            "True");
   right = right || !strcmp(side, "right");
   tpu_dtype dt = l_result_type2(l, 0, 1);
+  if (l_has(l, 5) && b_dtype(b, l_tensor(l, 5)) != DT_I64)
+    l_fail(l, TPU_RUNTIME, "torch.searchsorted(): sorter must be a tensor of long dtype but got dtype %s",
+           tpu_dtype_torch_name(b_dtype(b, l_tensor(l, 5))));
   if (l_has(l, 5)) {
     Val order = ix_ready(l, l_tensor(l, 5), bounds, b_rank(b, bounds) - 1, IX_EXACT, TPU_RUNTIME,
                          "torch.searchsorted(): sorter index out of range");
@@ -168,11 +175,16 @@ enum { ISIN_DIRECT = 256 };
 static void isin(L *l) {
   B *b = l_b(l);
   tpu_dtype dt = l_result_type2(l, 0, 1);
+  for (int i = 0; i < 2; i++) {
+    tpu_dtype own = l_is_tensor(l, i) ? b_dtype(b, l_tensor(l, i)) : DT_I64;
+    if (own == DT_BOOL || dt_is_complex(own))
+      l_fail(l, TPU_RUNTIME, "Unsupported input type encountered for isin(): %s", tpu_dtype_torch_name(own));
+  }
   Val x = l_tensor_as(l, 0, dt), set = ix_flat(b, l_tensor_as(l, 1, dt));
   if (!b_ok(b)) return;
   int64_t m = b_shape(b, set)->d[0].n;
   Val hit;
-  if (m <= ISIN_DIRECT || dt_is_complex(dt)) {
+  if (m <= ISIN_DIRECT) {
     Val eq = b_eq(b, b_unsqueeze(b, x, b_rank(b, x)), set);
     hit = b_reduce(b, RED_OR, eq, 1u << b_rank(b, x), false);
   } else {
@@ -218,7 +230,9 @@ static void repeat_interleave(L *l) {
   Val times = l_tensor(l, 0);
   tpu_dtype dt = b_dtype(b, times);
   if (b_rank(b, times) != 1) l_fail(l, TPU_RUNTIME, "repeat_interleave only accept 1D vector as repeat");
-  if (dt != DT_I32 && dt != DT_I64) l_fail(l, TPU_RUNTIME, "repeats has to be Long or Int tensor");
+  if (dt != DT_I32 && dt != DT_I64)
+    l_fail(l, TPU_NOT_IMPLEMENTED, "\"repeat_interleave_cpu\" not implemented for '%s'",
+           tpu_dtype_torch_name(dt));
   if (!l_has(l, 1)) l_fail(l, TPU_INTERNAL, "repeat_interleave without a size");
   if (!b_ok(b)) return;
   shape s = shape_of(1, (int64_t[]){l_int(l, 1)});
@@ -229,7 +243,7 @@ static void repeat_interleave(L *l) {
 
 const tpu_row rows_index[] = {
     {"index.Tensor", index_tensor, 0, ROW_MASK, hosted_index},
-    {"_unsafe_index.Tensor", index_tensor, IX_UNCHECKED, ROW_MASK, hosted_index},
+    {"_unsafe_index.Tensor", index_tensor, IX_UNCHECKED, ROW_MASK},
     {"index_select", index_select, 0, ROW_MASK | ROW_OVERLAP_ALL},
     {"gather", gather, 0, ROW_MASK | ROW_OVERLAP_ALL},
     {"take", take, 0, ROW_NONE | ROW_OVERLAP_ALL},

@@ -58,13 +58,27 @@ static bool fits_i32(const B *b, Val x, int axis) {
   return n <= INT32_MAX;
 }
 
+void ix_expect(L *l, Val idx, int kinds, const char *op) {
+  tpu_dtype dt = b_dtype(l_b(l), idx);
+  if (dt == DT_I64 || (dt == DT_I32 && kinds == IX_INT)) return;
+  l_fail(l, TPU_RUNTIME,
+         kinds == IX_INT ? "%s: Expected dtype int32/int64 for index but got: %s"
+                         : "%s: Expected a long tensor for index, but got %s",
+         op, tpu_dtype_torch_name(dt));
+}
+
+void ix_expect_argument(L *l, tpu_dtype dt, int place, const char *op) {
+  if (dt == DT_I64 || dt == DT_I32) return;
+  l_fail(l, TPU_RUNTIME,
+         "Expected tensor for argument #%d 'indices' to have one of the following scalar types: Long, Int; "
+         "but got %s instead (while checking arguments for %s)",
+         place, tpu_dtype_torch_name(dt), op);
+}
+
 Val ix_ready(L *l, Val idx, Val x, int axis, int wrap, tpu_code code, const char *message) {
   B *b = l_b(l);
   tpu_dtype dt = b_dtype(b, idx);
-  if (!dt_is_int(dt)) {
-    l_fail(l, TPU_INDEX, "tensors used as indices must be long, int, byte or bool tensors");
-    return BAD;
-  }
+  if (!b_ok(b)) return BAD;
   if (dt != DT_I32 && dt != DT_I64) dt = DT_I64;
   idx = b_mask_pad(b, b_cast(b, idx, dt), axes_all(b_rank(b, idx)), b_const_i(b, dt, 0));
   bool one = b_rank(b, x) == 0;
@@ -207,6 +221,12 @@ bool ix_plan_make(L *l, int i, Val x, int wrap, ix_plan *p) {
   }
   for (int k = 0; k < n; k++) {
     if (!l_has_item(l, i, k)) continue;
+    tpu_dtype dt = b_dtype(b, l_item(l, i, k));
+    if (dt != DT_I32 && dt != DT_I64) {
+      if (wrap & IX_UNCHECKED)
+        l_fail(l, TPU_RUNTIME, "%s found unexpected index type %s", l_name(l), tpu_dtype_torch_name(dt));
+      l_fail(l, TPU_INDEX, "tensors used as indices must be long, int, byte or bool tensors");
+    }
     p->axis[p->n] = k;
     p->idx[p->n++] = ix_ready(l, l_item(l, i, k), x, k, wrap, TPU_INDEX, NULL);
   }

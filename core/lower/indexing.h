@@ -15,6 +15,12 @@ Val ix_room(B *b, Val x, Val fill);
 /* The inverse of ix_flat: v[n] in the dims of s. */
 Val ix_unflat(B *b, Val v, const shape *s);
 bool ix_is_empty(const shape *s); /* no elements, whatever the generic sizes */
+/* Index tensors are int64, or int32 too: which, the op says, with torch's error for others. `op` is what the
+ * text begins with. */
+enum { IX_LONG = 0, IX_INT = 1 };
+void ix_expect(L *l, Val idx, int kinds, const char *op);
+/* The embedding ops' own words: idx is argument `place` of `op`. */
+void ix_expect_argument(L *l, tpu_dtype dt, int place, const char *op);
 /* Index values ready for the builder: I32 or I64, padding made 0, checked against the size of x's axis (of
  * the flat x when axis is -1); negative ones wrap round when `wrap`, else are out of range. `message` NULL:
  * names the dimension and its size. */
@@ -54,10 +60,12 @@ Val ix_plan_back(B *b, const ix_plan *p, Val x);  /* the inverse */
 Val ix_plan_in(B *b, const ix_plan *p, Val v);    /* result layout -> [common..., rest...] */
 Val ix_plan_out(B *b, const ix_plan *p, Val v);   /* the inverse */
 
-/* Host-level parts (hosted.c): masks among the indices; repeats whose sum is not given. */
+/* Host-level parts (hosted.c): masks among the indices; repeats whose sum is not given; classes whose
+ * number is not. */
 tpu_error *hosted_index(composition *c);
 tpu_error *hosted_index_put(composition *c);
 tpu_error *hosted_repeat_interleave(composition *c);
+tpu_error *hosted_one_hot(composition *c);
 
 /* Reductions of scatter_reduce and index_reduce. */
 typedef enum ix_red { IX_SUM, IX_PROD, IX_MEAN, IX_AMAX, IX_AMIN, IX_SET } ix_red;

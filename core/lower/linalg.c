@@ -2,7 +2,44 @@
  * it, Cholesky, triangular systems. */
 #include "lower/linalg.h"
 
+#include <string.h>
+
 /* --- shared --- */
+
+/* The CPU kernel whose name torch's error gives, where a dtype is refused by the kernel and not before it;
+ * `integers`: those too. */
+static const struct {
+  const char *op, *kernel;
+  bool integers;
+} kernels[] = {{"cholesky", "cholesky_cpu", true},
+               {"cholesky_inverse", "cholesky_inverse_out_cpu", true},
+               {"cholesky_solve", "cholesky_solve_cpu", true},
+               {"linalg.cholesky", "cholesky_cpu", false},
+               {"linalg.det", "lu_cpu", false},
+               {"linalg.eigh", "linalg_eigh_cpu", true},
+               {"linalg.lu", "lu_cpu", true},
+               {"linalg.qr", "geqrf_cpu", false},
+               {"linalg.solve", "lu_cpu", false},
+               {"linalg.solve_triangular", "triangular_solve_cpu", true},
+               {"linalg.svd", "linalg_svd_cpu", false},
+               {"torch.geqrf", "geqrf_cpu", true},
+               {"torch.linalg.householder_product", "orgqr_cpu", true},
+               {"torch.linalg.lu_solve", "linalg.lu_solve_cpu", false},
+               {"torch.lu_factor", "lu_cpu", true},
+               {"torch.ormqr", "ormqr_cpu", true},
+               {"torch.triangular_solve", "triangular_solve_cpu", true}};
+
+static void refuse_dtype(L *l, const char *op, tpu_dtype dt) {
+  bool low = dt_is_low(dt);
+  for (size_t k = 0; k < sizeof kernels / sizeof *kernels; k++)
+    if (!strcmp(kernels[k].op, op) && (low || kernels[k].integers))
+      l_fail(l, TPU_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", kernels[k].kernel,
+             tpu_dtype_torch_name(dt));
+  l_fail(l, TPU_RUNTIME,
+         low ? "%s: Low precision dtypes not supported. Got %s"
+             : "%s: Expected a floating point or complex tensor as input. Got %s",
+         op, tpu_dtype_torch_name(dt));
+}
 
 bool la_matrix(L *l, int i, const char *op, bool square, Val *x) {
   B *b = l_b(l);
@@ -10,11 +47,7 @@ bool la_matrix(L *l, int i, const char *op, bool square, Val *x) {
   tpu_dtype dt = b_dtype(b, *x);
   if (b_rank(b, *x) < 2)
     l_fail(l, TPU_RUNTIME, "%s: The input tensor A must have at least 2 dimensions.", op);
-  if (dt_is_integral(dt) || dt_is_low(dt))
-    l_fail(l, TPU_RUNTIME,
-           dt_is_low(dt) ? "%s: Low precision dtypes not supported. Got %s"
-                         : "%s: Expected a floating point or complex tensor as input. Got %s",
-           op, tpu_dtype_torch_name(dt));
+  if (dt_is_integral(dt) || dt_is_low(dt)) refuse_dtype(l, op, dt);
   if (b_ok(b) && square && la_rows(b, *x) != la_cols(b, *x))
     l_fail(l, TPU_RUNTIME, "%s: A must be batches of square matrices, but they are %lld by %lld matrices", op,
            (long long)la_rows(b, *x), (long long)la_cols(b, *x));
@@ -267,7 +300,10 @@ static Val flat_pivots(B *b, Val p) {
 static void lu_unpack(L *l) {
   B *b = l_b(l);
   Val a, p = l_tensor(l, 1);
-  if (!la_matrix(l, 0, "torch.lu_unpack", false, &a)) return;
+  a = l_tensor(l, 0); /* of any dtype */
+  if (b_rank(b, a) < 2)
+    l_fail(l, TPU_RUNTIME, "torch.lu_unpack: The input tensor A must have at least 2 dimensions.");
+  if (!b_ok(b)) return;
   if (b_dtype(b, p) != DT_I32)
     l_fail(l, TPU_RUNTIME,
            "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.\nNote: "

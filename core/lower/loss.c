@@ -256,6 +256,12 @@ typedef struct margins {
   bool one, squared;
 } margins;
 
+static void expect_long(L *l, Val target) {
+  tpu_dtype dt = b_dtype(l_b(l), target);
+  if (dt != DT_I64)
+    l_fail(l, TPU_RUNTIME, "expected scalar type Long but found %s", tpu_dtype_torch_name(dt));
+}
+
 /* (self, target, p, margin, weight, ...) from argument i on */
 static bool read_margins(L *l, int i, margins *m) {
   B *b = l_b(l);
@@ -267,6 +273,7 @@ static bool read_margins(L *l, int i, margins *m) {
            b_rank(b, x));
   if (!l_scalar_is(l, i + 2, 1) && !l_scalar_is(l, i + 2, 2))
     l_fail(l, TPU_RUNTIME, "only p == 1 and p == 2 supported");
+  expect_long(l, t);
   if (!b_ok(b)) return false;
   m->squared = l_scalar_is(l, i + 2, 2);
   m->x = rows_of(b, b_cast(b, x, acc), &m->one);
@@ -329,6 +336,7 @@ static bool read_labels(L *l, int i, labels *m) {
   bool unused;
   if (b_rank(b, x) > 2 || !shape_equal(b_shape(b, x), b_shape(b, t)))
     l_fail(l, TPU_RUNTIME, "inconsistent target size for multilabel_margin_loss");
+  expect_long(l, t);
   if (!b_ok(b)) return false;
   x = rows_of(b, b_cast(b, x, dt_acc(b_dtype(b, x))), &m->one);
   t = rows_of(b, b_cast(b, t, DT_I64), &unused);

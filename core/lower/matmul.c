@@ -157,13 +157,26 @@ static Val spread(L *l, Val self, Val v) {
   return b_broadcast_to(b, self, to);
 }
 
+/* Where something is added to batches of products, torch asks for dim 2 of each before all else. */
+static void ask_batches(L *l, Val v) {
+  int rank = b_rank(l_b(l), v);
+  if (rank < 3)
+    l_fail(l, TPU_INDEX, "Dimension out of range (expected to be in range of [%d, %d], but got 2)",
+           rank ? -rank : -1, rank ? rank - 1 : 0);
+}
+
 /* beta * self + alpha * (x @ y) */
 static void add_product(L *l) {
   B *b = l_b(l);
   Val self = l_tensor(l, 0), x = l_tensor(l, 1), y = l_tensor(l, 2);
   bool typed = l_datum(l) & P_DTYPE;
   int beta = typed ? 4 : 3, alpha = beta + 1;
-  bool outer = (l_datum(l) & P_KIND) == P_OUTER;
+  int kind = l_datum(l) & P_KIND;
+  bool outer = kind == P_OUTER;
+  if (kind == P_BMM || kind == P_SUM_BMM) {
+    ask_batches(l, x);
+    ask_batches(l, y);
+  }
   tpu_dtype dt = typed ? l_dtype(l, 3) : b_dtype(b, self), acc = dt_acc(dt);
   if (outer) {
     dt = l_result_type(l, 3, (int[]){0, 1, 2});

@@ -219,7 +219,7 @@ static void randperm(L *l) { /* n, dtype; .generator: n, generator, dtype */
   tpu_dtype dt = l_dtype(l, l_datum(l));
   if (dt == DT_BOOL || (dt != DT_NONE && dt_is_complex(dt)))
     l_fail(l, TPU_NOT_IMPLEMENTED, "\"randperm\" not implemented for '%s'", tpu_dtype_torch_name(dt));
-  if (n < 0) l_fail(l, TPU_RUNTIME, "n must be non-negative, got%lld", (long long)n);
+  if (n < 0) l_fail(l, TPU_RUNTIME, "n must be non-negative, got %lld", (long long)n);
   if (!b_ok(b)) return;
   shape s = shape_of(1, &n);
   Val index;
@@ -267,6 +267,9 @@ static void dropout(L *l) { /* input, p, train? -> output, mask */
   const shape s = *b_shape(b, x);
   if (!(p >= 0 && p <= 1))
     l_fail(l, TPU_RUNTIME, "dropout probability has to be between 0 and 1, but got %g", p);
+  if (dt_is_integral(b_dtype(b, x)) && !(l_has(l, 2) && !l_bool(l, 2)))
+    l_fail(l, TPU_RUNTIME, "result type Float can't be cast to the desired output type %s",
+           tpu_dtype_torch_name(b_dtype(b, x)));
   if (l_has(l, 2) && !l_bool(l, 2)) {
     ret(l, x);
     ret(l, b_full(b, &s, b_const_i(b, DT_BOOL, 1)));

@@ -50,7 +50,7 @@ static void sum_like(L *l) {
   tpu_dtype dt = asked != DT_NONE ? asked : dt_is_integral(from) ? DT_I64 : from;
   if (kind == R_MEAN) dt = mean_dtype(l, from, asked);
   if (kind == R_NANSUM && dt_is_complex(from))
-    l_fail(l, TPU_RUNTIME, "nansum does not support complex inputs");
+    l_fail(l, TPU_RUNTIME, "nansum on CPU does not support complex inputs");
   if (kind == R_NANSUM && dt_is_float(from)) x = b_select(b, b_isnan(b, x), b_like(b, x, 0), x);
   x = b_cast(b, x, dt);
   uint32_t axes = axes_of(l, x);
@@ -63,6 +63,7 @@ static void trace(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0);
   if (b_rank(b, x) != 2) l_fail(l, TPU_RUNTIME, "trace: expected a matrix");
+  if (b_dtype(b, x) == DT_BOOL) l_fail(l, TPU_NOT_IMPLEMENTED, "\"trace\" not implemented for 'Bool'");
   if (!b_ok(b)) return;
   if (dt_is_integral(b_dtype(b, x))) x = b_cast(b, x, DT_I64);
   const shape *s = b_shape(b, x);
@@ -119,6 +120,11 @@ static void check_not_empty(L *l, Val x, uint32_t axes, bool named) {
              base_len(l), l_name(l));
 }
 
+static void refuse(L *l, Val x, const char *kernel) {
+  l_fail(l, TPU_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", kernel,
+         tpu_dtype_torch_name(b_dtype(l_b(l), x)));
+}
+
 static void refuse_complex(L *l, Val x) {
   tpu_dtype dt = b_dtype(l_b(l), x);
   if (dt_is_complex(dt))
@@ -131,9 +137,11 @@ static void extreme(L *l) {
   Val x = l_tensor(l, 0);
   const int64_t *dims;
   bool named = (l_datum(l) & R_DIMS) && l_ints(l, 1, &dims) > 0;
-  refuse_complex(l, x);
   uint32_t axes = axes_of(l, x);
   check_not_empty(l, x, axes, named);
+  bool max = (l_datum(l) & R_KIND) == R_MAX, dimmed = l_datum(l) & R_DIMS;
+  if (dt_is_complex(b_dtype(b, x)))
+    refuse(l, x, dimmed ? max ? "max_values_cpu" : "min_values_cpu" : max ? "max_all" : "min_all");
   ret(l, b_reduce(b, (l_datum(l) & R_KIND) == R_MAX ? RED_MAX : RED_MIN, x, axes, keep_of(l)));
 }
 
@@ -141,9 +149,9 @@ static void extreme(L *l) {
 static void extreme_dim(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0), value;
-  refuse_complex(l, x);
   int axis = l_axis(l, 1, b_rank(b, x));
   check_not_empty(l, x, 1u << axis, true);
+  refuse_complex(l, x);
   Val at = b_argreduce(b, (l_datum(l) & R_KIND) == R_MAX, x, axis, l_bool(l, 2), &value);
   ret(l, value);
   ret(l, at);
@@ -154,13 +162,13 @@ static void aminmax(L *l) {
   Val x = l_tensor(l, 0);
   int rank = b_rank(b, x);
   bool named = l_has(l, 1), keep = l_bool(l, 2);
-  refuse_complex(l, x);
   uint32_t axes = named ? 1u << l_axis(l, 1, rank) : axes_all(rank);
   if (named) check_not_empty(l, x, axes, true);
   for (int i = 0; i < rank && !named; i++)
     if (!b_dim_is_generic(b, x, i) && b_dim_static(b, x, i) == 0)
       l_fail(l, TPU_RUNTIME,
              "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.");
+  if (dt_is_complex(b_dtype(b, x))) refuse(l, x, "aminmax_cpu");
   ret(l, b_min(b, x, axes, keep));
   ret(l, b_max(b, x, axes, keep));
 }
@@ -184,6 +192,8 @@ static void argmax(L *l) {
   int rank = b_rank(b, x);
   bool max = (l_datum(l) & R_KIND) == R_MAX, named = l_has(l, 1);
   refuse_complex(l, x);
+  if (b_dtype(b, x) == DT_BOOL)
+    l_fail(l, TPU_RUNTIME, "%.*s(): does not support bool input", base_len(l), l_name(l));
   check_not_empty(l, x, named ? 1u << l_axis(l, 1, rank) : axes_all(rank), named);
   if (!b_ok(b)) return;
   if (named) {
@@ -258,10 +268,15 @@ static void renorm(L *l) {
   if (dt_is_integral(b_dtype(b, x)))
     l_fail(l, TPU_RUNTIME, "linalg.vector_norm: Expected a floating point or complex tensor as input. Got %s",
            tpu_dtype_torch_name(b_dtype(b, x)));
+  if (dt_is_complex(l_scalar_dtype(l, 1))) l_fail(l, TPU_RUNTIME, "renorm: p must be real-valued");
+  if (dt_is_complex(l_scalar_dtype(l, 3))) l_fail(l, TPU_RUNTIME, "renorm: maxnorm must be real-valued");
   if (rank < 2) l_fail(l, TPU_RUNTIME, "renorm: input needs at least 2 dimensions, got %d dimensions", rank);
   int axis = l_axis(l, 2, rank);
   if (!b_ok(b)) return;
   tpu_dtype dt = b_dtype(b, x), real = dt_real(dt), acc = dt_acc(real);
+  Val zero = b_const(b, DT_F64, 0);
+  b_check(b, b_gt(b, l_scalar(l, 1, DT_F64), zero), TPU_RUNTIME, "renorm: non-positive-norm not supported");
+  b_check(b, b_ge(b, l_scalar(l, 3, DT_F64), zero), TPU_RUNTIME, "renorm: expected maxnorm to be >= 0");
   Val n = b_cast(b, p_norm(l, x, 1, axes_all(rank) & ~(1u << axis), true), acc), bound = l_scalar(l, 3, acc);
   Val factor =
       b_select(b, b_gt(b, n, bound), b_div(b, bound, b_add(b, n, b_like(b, n, 1e-7))), b_like(b, n, 1));

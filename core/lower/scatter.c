@@ -1,5 +1,6 @@
 /* Writing by index: scatter and its reductions, index_add, index_copy, index_reduce, index_put, put,
  * masked_scatter. Low floats accumulate in f32 (the builder's rule). */
+#include <stdio.h>
 #include <string.h>
 
 #include "lower/indexing.h"
@@ -49,13 +50,22 @@ static Val reduce_to(B *b, ix_red red, const target *t, Val x, Val v, bool inclu
   return b_cast(b, r, dt);
 }
 
-static ix_red red_named(L *l, const char *name) {
+/* What scatter, scatter_reduce and index_reduce call the reductions. */
+enum { NAMES_SCATTER, NAMES_SCATTER_REDUCE, NAMES_INDEX_REDUCE };
+
+static ix_red red_named(L *l, int set, const char *name) {
   static const char *const names[] = {"sum", "prod", "mean", "amax", "amin"};
-  for (int i = 0; i < 5; i++)
+  for (int i = set == NAMES_INDEX_REDUCE; i < 5 && set != NAMES_SCATTER; i++)
     if (!strcmp(name, names[i])) return (ix_red)i;
-  if (!strcmp(name, "add")) return IX_SUM;
-  if (!strcmp(name, "multiply")) return IX_PROD;
-  l_fail(l, TPU_RUNTIME, "reduce argument must be either sum, prod, mean, amax or amin, got %s", name);
+  if (set == NAMES_SCATTER && !strcmp(name, "add")) return IX_SUM;
+  if (set == NAMES_SCATTER && !strcmp(name, "multiply")) return IX_PROD;
+  l_fail(l, TPU_RUNTIME,
+         set == NAMES_SCATTER ? "reduce argument must be either add or multiply, got %s"
+         : set == NAMES_SCATTER_REDUCE
+             ? "reduce argument must be either sum, prod, mean, amax or amin, got %s"
+             : "index_reduce(): Expected reduce to be one of prod, mean, amax or "
+               "amin but got %s.",
+         name);
   return IX_SUM;
 }
 
@@ -74,6 +84,9 @@ static bool scatter_fits(L *l, Val x, Val idx, Val src, int axis) {
   const shape *xs = b_shape(b, x), *is = b_shape(b, idx), *ss = src < 0 ? is : b_shape(b, src);
   if (rank1(b, x) != rank1(b, idx))
     l_fail(l, TPU_RUNTIME, "Index tensor must have the same number of dimensions as self tensor");
+  if (src >= 0 && ss->rank && ss->rank < is->rank) /* torch asks for the sizes of src first */
+    l_fail(l, TPU_INDEX, "Dimension out of range (expected to be in range of [%d, %d], but got %d)",
+           -ss->rank, ss->rank - 1, ss->rank);
   if (src >= 0 && rank1(b, idx) != rank1(b, src))
     l_fail(l, TPU_RUNTIME, "Index tensor must have the same number of dimensions as src tensor");
   for (int i = 0; i < is->rank && b_ok(b); i++) {
@@ -105,13 +118,17 @@ static void scatter(L *l) {
   tpu_dtype dt = b_dtype(b, x);
   Val src = how & SC_SRC ? l_tensor(l, 3) : l_scalar(l, 3, dt);
   int axis = l_axis(l, 1, b_rank(b, x));
-  ix_red red = how & SC_NAMED ? red_named(l, l_string(l, 4)) : how & SC_ADD ? IX_SUM : IX_SET;
+  ix_red red = IX_SET;
+  if (how & SC_NAMED)
+    red = red_named(l, how & SC_INCLUDE ? NAMES_SCATTER_REDUCE : NAMES_SCATTER, l_string(l, 4));
+  if (how & SC_ADD) red = IX_SUM;
   if ((how & SC_SRC) && b_dtype(b, src) != dt)
     l_fail(l, TPU_RUNTIME, "scatter(): Expected self.dtype to be equal to src.dtype");
   if (is_static_empty(b, idx)) {
     ret(l, x);
     return;
   }
+  ix_expect(l, idx, IX_INT, "scatter()");
   if (!b_ok(b) || !scatter_fits(l, x, idx, how & SC_SRC ? src : BAD, axis)) return;
   target t = {ix_ready(l, idx, x, axis, IX_EXACT, TPU_RUNTIME, NULL), axis, false};
   shape one = {0};
@@ -124,27 +141,70 @@ static void scatter(L *l) {
 
 /* --- index_add, index_copy, index_reduce --- */
 
-static bool slices_fit(L *l, Val x, Val idx, Val src, int axis, const char *op) {
-  B *b = l_b(l);
-  if (b_rank(b, idx) > 1)
-    l_fail(l, TPU_INDEX, "%s(): Index is supposed to be a vector, but got dim: %d", op, b_rank(b, idx));
-  if (b_dtype(b, x) != b_dtype(b, src))
-    l_fail(l, TPU_RUNTIME, "%s(): self (%s) and source (%s) must have the same scalar type", op,
-           tpu_dtype_torch_name(b_dtype(b, x)), tpu_dtype_torch_name(b_dtype(b, src)));
-  const shape *xs = b_shape(b, x), *ss = b_shape(b, src), *is = b_shape(b, idx);
-  ir_dim one = {1, 0}, i0 = is->rank ? is->d[0] : one, s0 = ss->rank ? ss->d[axis] : one;
-  int64_t n = i0.n, m = s0.n;
-  if (i0.sym != s0.sym) l_fail(l, TPU_NOT_IMPLEMENTED, "indices and source of different generic sizes");
-  if (n != m && !i0.sym && b_ok(b))
-    l_fail(l, TPU_RUNTIME,
-           "%s(): Number of indices (%lld) should be equal to source.size(dim): (%lld), for dim: %d", op,
-           (long long)n, (long long)m, axis);
-  bool same = xs->rank == ss->rank || xs->rank == 0 || ss->rank == 0;
+/* "[4, 5]" */
+static const char *list_of(const shape *s, char to[static 160]) {
+  int at = snprintf(to, 160, "[");
+  for (int i = 0; i < s->rank && at < 120; i++)
+    at += snprintf(to + at, 160 - (size_t)at, i ? ", %lld" : "%lld", (long long)s->d[i].n);
+  snprintf(to + at, 160 - (size_t)at, "]");
+  return to;
+}
+
+static void copy_fits(L *l, const shape *xs, const shape *ss, int64_t indices, int axis) {
+  char to[160], from[160];
+  bool scalar = !xs->rank || !ss->rank;
+  if (ss->rank == 0 && indices != 1)
+    l_fail(l, TPU_INDEX, "index_copy_(): When source is scalar, index should have one element (got %lld)",
+           (long long)indices);
+  if (!scalar && xs->rank != ss->rank)
+    l_fail(l, TPU_INDEX,
+           "index_copy_(): When source and destination are not scalars, their dimensionality must match. "
+           "Source dimensionality (%d), destination dimensionality (%d)",
+           ss->rank, xs->rank);
+  bool same = (xs->rank ? xs->rank : 1) == (ss->rank ? ss->rank : 1);
   for (int i = 0; i < xs->rank && i < ss->rank && same; i++)
     same = i == axis || xs->d[i].n == ss->d[i].n || xs->d[i].sym || ss->d[i].sym;
   if (!same)
-    l_fail(l, TPU_RUNTIME, "%s(): Source/destination tensor must have same slice shapes at dimension %d", op,
-           axis);
+    l_fail(l, TPU_RUNTIME,
+           "index_copy_(): Source/destination tensor must have same slice shapes. Destination shape: %s and "
+           "source shape: %s at dimension %d.",
+           list_of(xs, to), list_of(ss, from), axis);
+}
+
+static void sum_fits(L *l, const shape *xs, const shape *ss, int axis) {
+  char to[160], from[160];
+  bool same = xs->rank == ss->rank;
+  for (int i = 0; i < xs->rank && same; i++)
+    same = i == axis || xs->d[i].n == ss->d[i].n || xs->d[i].sym || ss->d[i].sym;
+  if (!same)
+    l_fail(l, TPU_RUNTIME,
+           "source tensor shape must match self tensor shape, excluding the specified dimension. Got "
+           "self.shape = %s source.shape = %s",
+           list_of(xs, to), list_of(ss, from));
+}
+
+static bool slices_fit(L *l, Val x, Val idx, Val src, int axis, const char *op) {
+  B *b = l_b(l);
+  bool copy = l_datum(l) == IX_SET;
+  if (b_rank(b, idx) > 1)
+    l_fail(l, TPU_INDEX, "%s: Index should have dimension 1 or 0 (got %d)", op, b_rank(b, idx));
+  ix_expect(l, idx, copy ? IX_LONG : IX_INT, op);
+  if (b_dtype(b, x) != b_dtype(b, src))
+    l_fail(l, TPU_RUNTIME,
+           "%s: self and source expected to have the same dtype, but got (self) %s and (source) %s", op,
+           tpu_dtype_torch_name(b_dtype(b, x)), tpu_dtype_torch_name(b_dtype(b, src)));
+  if (!b_ok(b)) return false;
+  const shape *xs = b_shape(b, x), *ss = b_shape(b, src), *is = b_shape(b, idx);
+  ir_dim one = {1, 0}, i0 = is->rank ? is->d[0] : one, s0 = axis < ss->rank ? ss->d[axis] : one;
+  if (copy)
+    copy_fits(l, xs, ss, i0.sym ? 1 : i0.n, axis);
+  else
+    sum_fits(l, xs, ss, axis);
+  if (i0.sym != s0.sym) l_fail(l, TPU_NOT_IMPLEMENTED, "indices and source of different generic sizes");
+  if (i0.n != s0.n && !i0.sym)
+    l_fail(l, copy ? TPU_INDEX : TPU_RUNTIME,
+           "%s: Number of indices (%lld) should be equal to source.size(dim) (%lld)", op, (long long)i0.n,
+           (long long)s0.n);
   return b_ok(b);
 }
 
@@ -155,22 +215,24 @@ static void index_write(L *l) {
   Val x = l_tensor(l, 0), idx = l_tensor(l, 2), src = l_tensor(l, 3);
   int axis = l_axis(l, 1, b_rank(b, x));
   ix_red red = (ix_red)l_datum(l);
-  const char *op = red == IX_SUM ? "index_add" : red == IX_SET ? "index_copy_" : "index_reduce";
+  const char *op = red == IX_SUM ? "index_add_()" : red == IX_SET ? "index_copy_()" : "index_reduce_()";
   bool include = true;
   if (!slices_fit(l, x, idx, src, axis, op)) return;
   if (red == IX_MEAN) {
     tpu_dtype dt = b_dtype(b, x);
     if (dt == DT_BOOL || dt_is_complex(dt))
       l_fail(l, TPU_NOT_IMPLEMENTED, "\"index_func_\" not implemented for '%s'", tpu_dtype_torch_name(dt));
-    red = red_named(l, l_string(l, 4));
+    red = red_named(l, NAMES_INDEX_REDUCE, l_string(l, 4));
     include = l_bool(l, 5);
   } else if (red == IX_SUM && !l_scalar_is(l, 4, 1)) {
     tpu_dtype acc = dt_acc(b_dtype(b, x));
     src = b_mul(b, b_cast(b, src, acc), l_scalar(l, 4, acc));
   }
-  target t = {
-      ix_ready(l, idx, x, axis, IX_EXACT, TPU_INDEX, red == IX_SUM ? "index out of range in self" : NULL),
-      axis, true};
+  bool sum = l_datum(l) == IX_SUM; /* torch has other words for vectors, and another type for the rest */
+  bool flat = sum && b_rank(b, x) <= 1;
+  target t = {ix_ready(l, idx, x, axis, IX_EXACT, sum && !flat ? TPU_RUNTIME : TPU_INDEX,
+                       flat ? "index out of range in self" : NULL),
+              axis, true};
   ret(l, reduce_to(b, red, &t, x, src, include));
 }
 
@@ -230,19 +292,18 @@ static void index_put(L *l) {
     return;
   }
   ix_plan p;
+  char from[160], to[160];
   if (!ix_plan_make(l, 1, x, IX_WRAP | l_datum(l), &p)) return;
   const shape *s = b_shape(b, v);
-  while (b_rank(b, v) > p.result.rank && s->d[0].n == 1) {
-    v = b_squeeze(b, v, 0);
-    s = b_shape(b, v);
-  }
   bool fits = s->rank <= p.result.rank;
   for (int i = 1; i <= s->rank && fits; i++) {
     ir_dim d = s->d[s->rank - i], e = p.result.d[p.result.rank - i];
     fits = d.n == 1 || d.sym || e.sym || d.n == e.n;
   }
   if (!fits)
-    l_fail(l, TPU_RUNTIME, "shape mismatch: value tensor cannot be broadcast to the indexing result");
+    l_fail(l, TPU_RUNTIME,
+           "shape mismatch: value tensor of shape %s cannot be broadcast to indexing result of shape %s",
+           list_of(s, from), list_of(&p.result, to));
   v = b_broadcast_to(b, v, &p.result);
   if (p.n == 0) {
     ret(l, accumulate ? b_add(b, x, v) : v);
@@ -262,13 +323,14 @@ static void put(L *l) {
            "put_(): self and source expected to have the same dtype, but got self.dtype = %s and "
            "source.dtype = %s",
            tpu_dtype_torch_name(b_dtype(b, x)), tpu_dtype_torch_name(b_dtype(b, v)));
+  ix_expect(l, idx, IX_LONG, "put_()");
   Val at = ix_flat(b, idx), from = ix_flat(b, v);
   if (!b_ok(b)) return;
   ir_dim an = b_shape(b, at)->d[0], fn = b_shape(b, from)->d[0];
   int64_t n = an.n, m = fn.n;
   if (an.sym != fn.sym) l_fail(l, TPU_NOT_IMPLEMENTED, "put: indices and source of different generic sizes");
   if (n != m && !an.sym)
-    l_fail(l, TPU_RUNTIME,
+    l_fail(l, TPU_INDEX,
            "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
            "%lld, "
            "index.numel() = %lld",

@@ -1,5 +1,7 @@
 /* Order statistics: sort, topk, kthvalue, median, mode. */
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "lower/indexing.h"
 
@@ -16,8 +18,8 @@ static void check_place(L *l, Val x, int axis, int64_t k, int64_t least, const c
 static void sort_by(L *l, int dim_at) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0), at;
-  if (dt_is_complex(b_dtype(b, x))) l_fail(l, TPU_RUNTIME, "Sort does not support complex dtypes on CPU");
   int axis = l_axis(l, dim_at, b_rank(b, x));
+  if (dt_is_complex(b_dtype(b, x))) l_fail(l, TPU_RUNTIME, "Sort does not support complex dtypes on CPU");
   Val v = b_sort(b, x, axis, l_bool(l, dim_at + 1), &at);
   ret(l, v);
   ret(l, at);
@@ -32,6 +34,7 @@ static void topk(L *l) {
   Val x = l_tensor(l, 0), at;
   int rank = b_rank(b, x), axis = l_axis(l, 2, rank);
   int64_t k = l_int(l, 1);
+  if (b_dtype(b, x) == DT_BOOL) l_fail(l, TPU_RUNTIME, "topk does not support bool dtypes on CPU");
   if (dt_is_complex(b_dtype(b, x))) l_fail(l, TPU_RUNTIME, "topk(): does not support complex dtypes on CPU");
   check_place(l, x, axis, k, 0, "selected index k out of range");
   if (!b_ok(b)) return;
@@ -47,7 +50,8 @@ static void check_axis(L *l, Val x, int axis, const char *op) {
   B *b = l_b(l);
   if (b_rank(b, x) && !b_dim_is_generic(b, x, axis) && b_dim_static(b, x, axis) == 0)
     l_fail(l, TPU_INDEX, "%s(): Expected reduction dim %d to have non-zero size.", op, axis);
-  if (dt_is_complex(b_dtype(b, x)))
+  bool refused = dt_is_complex(b_dtype(b, x)) || (b_dtype(b, x) == DT_BOOL && strcmp(op, "mode") != 0);
+  if (b_ok(b) && refused && !ix_is_empty(b_shape(b, x)))
     l_fail(l, TPU_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", op,
            tpu_dtype_torch_name(b_dtype(b, x)));
 }
@@ -105,9 +109,11 @@ static void median(L *l) {
   Val x = ix_flat(b, l_tensor(l, 0));
   tpu_dtype dt = b_dtype(b, x);
   if (b_ok(b) && ix_is_empty(b_shape(b, x))) {
-    ret(l, b_sub(b, b_max_value(b, dt), b_max_value(b, dt))); /* NaN; 0 of integers */
+    ret(l, dt_is_int(dt) ? b_const_i(b, dt, 0) : b_cast(b, b_const(b, DT_F64, NAN), dt));
     return;
   }
+  if (dt_is_complex(dt) || dt == DT_BOOL)
+    l_fail(l, TPU_NOT_IMPLEMENTED, "\"median_cpu\" not implemented for '%s'", tpu_dtype_torch_name(dt));
   Val place = b_broadcast_to(b, median_place(b, x, 0, l_datum(l)), &(shape){.rank = 1, .d = {{1, 0}}});
   ret(l, b_squeeze(b, b_gather_axis(b, b_sort(b, x, 0, false, NULL), place, 0), 0));
 }

@@ -110,6 +110,8 @@ static void mvlgamma(L *l) {
   B *b = l_b(l);
   Val x = l_to_float(l, 0), w = m_wide(b, x);
   m_dtype(l, b_dtype(b, x), M_NO_COMPLEX);
+  if (b_dtype(b, l_tensor(l, 0)) == DT_BOOL)
+    l_fail(l, TPU_RUNTIME, "The input tensor may not be a boolean tensor.");
   int64_t p = l_int(l, 1);
   if (p < 1) l_fail(l, TPU_RUNTIME, "p has to be greater than or equal to 1");
   Val sum = m_k(b, w, (double)(p * (p - 1)) / 4 * log(M_PI));

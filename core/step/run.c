@@ -63,8 +63,10 @@ static tpu_error *check_read(pending_check *c) {
   uint32_t k = (uint32_t)failed - 1;
   for (uint32_t i = 0; i < c->owner.n; i++) {
     const tpu_op *op = c->owner.ops[i];
-    if (k < op->nchecks)
-      return tpu_err(op->check_code[k], "%s (in aten::%s)", op->check_text[k], op->row->name);
+    if (k < op->nchecks) /* the texts of internal rows name the op that the caller called */
+      return op->row->flags & ROW_INTERNAL
+                 ? tpu_err(op->check_code[k], "%s", op->check_text[k])
+                 : tpu_err(op->check_code[k], "%s (in aten::%s)", op->check_text[k], op->row->name);
     k -= op->nchecks;
   }
   return tpu_err(TPU_INTERNAL, "check %d of a program without such a check", failed);

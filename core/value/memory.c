@@ -1,16 +1,18 @@
 /* Device memory accounting. See memory.h; the public functions are in tpu.h. */
 #include "value/memory.h"
 
+#include <pthread.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "base/env.h"
 #include "tpu.h"
 #include "value/value.h"
 
-static tpu_memory stats[TPU_MAX_DEVICES];
+static tpu_memory stats[TPU_MAX_DEVICES], pinned; /* under the core lock; under its own */
+static pthread_mutex_t pinned_lock = PTHREAD_MUTEX_INITIALIZER;
 
-void memory_count(int device, int64_t bytes) {
-  tpu_memory *m = &stats[device];
+static void count(tpu_memory *m, int64_t bytes) {
   m->allocated += bytes;
   if (bytes >= 0) {
     m->allocated_total += bytes;
@@ -23,6 +25,14 @@ void memory_count(int device, int64_t bytes) {
   }
   if (m->allocated > m->allocated_peak) m->allocated_peak = m->allocated;
   if (m->buffers > m->buffers_peak) m->buffers_peak = m->buffers;
+}
+
+void memory_count(int device, int64_t bytes) { count(&stats[device], bytes); }
+
+void tpu_pinned_count(int64_t bytes) {
+  pthread_mutex_lock(&pinned_lock);
+  count(&pinned, bytes);
+  pthread_mutex_unlock(&pinned_lock);
 }
 
 static int64_t limit_of(int device) {
@@ -39,39 +49,62 @@ static int64_t limit_of(int device) {
   return stats[device].limit;
 }
 
+/* "1.50 GiB", in the unit that shows something; into `to`, which is returned. */
+static const char *words(char to[static 32], int64_t bytes) {
+  static const char *const units[] = {"bytes", "KiB", "MiB", "GiB"};
+  double n = (double)bytes;
+  int u = 0;
+  for (; u < 3 && n >= 1024; u++) n /= 1024;
+  snprintf(to, 32, u ? "%.2f %s" : "%.0f %s", n, units[u]);
+  return to;
+}
+
 tpu_error *memory_reserve(int device, int64_t bytes) {
   tpu_memory *m = &stats[device];
   int64_t limit = limit_of(device);
   if (m->allocated + bytes <= limit) return NULL;
   m->ooms++;
-  const double mib = 1024.0 * 1024.0;
+  char asked[32], total[32], left[32], used[32];
   return tpu_err(TPU_OUT_OF_MEMORY,
-                 "TPU out of memory. Tried to allocate %.2f MiB. TPU %d has a total capacity of %.2f MiB of "
-                 "which %.2f MiB "
-                 "is free; %.2f MiB is allocated by PyTorch. Free tensors or use a smaller batch "
-                 "(TORCH_TPU_MEMORY_LIMIT "
-                 "sets the limit on a CPU plugin).",
-                 (double)bytes / mib, device, (double)limit / mib, (double)(limit - m->allocated) / mib,
-                 (double)m->allocated / mib);
+                 "TPU out of memory. Tried to allocate %s. TPU %d has a total capacity of %s of which %s is "
+                 "free; %s is allocated by PyTorch. Free tensors or use a smaller batch "
+                 "(TORCH_TPU_MEMORY_LIMIT sets the limit on a CPU plugin).",
+                 words(asked, bytes), device, words(total, limit),
+                 words(left, limit > m->allocated ? limit - m->allocated : 0), words(used, m->allocated));
+}
+
+/* The counts of a device, or of pinned memory when it is TPU_PINNED; held until let_go. */
+static tpu_memory *hold(int device) {
+  if (device != TPU_PINNED) {
+    core_lock();
+    return &stats[device];
+  }
+  pthread_mutex_lock(&pinned_lock);
+  return &pinned;
+}
+
+static void let_go(int device) {
+  if (device == TPU_PINNED)
+    pthread_mutex_unlock(&pinned_lock);
+  else
+    core_unlock();
 }
 
 void tpu_memory_stats(int device, tpu_memory *out) {
-  core_lock();
-  *out = stats[device];
-  out->limit = limit_of(device);
-  core_unlock();
+  *out = *hold(device);
+  if (device != TPU_PINNED) out->limit = limit_of(device);
+  let_go(device);
 }
 
 void tpu_memory_reset_peak(int device) {
-  core_lock();
-  stats[device].allocated_peak = stats[device].allocated;
-  stats[device].buffers_peak = stats[device].buffers;
-  core_unlock();
+  tpu_memory *m = hold(device);
+  m->allocated_peak = m->allocated;
+  m->buffers_peak = m->buffers;
+  let_go(device);
 }
 
 void tpu_memory_reset_accumulated(int device) {
-  core_lock();
-  tpu_memory *m = &stats[device];
+  tpu_memory *m = hold(device);
   m->allocated_total = m->freed_total = m->buffers_total = m->buffers_freed_total = m->ooms = m->retries = 0;
-  core_unlock();
+  let_go(device);
 }

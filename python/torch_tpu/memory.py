@@ -7,35 +7,43 @@ empty.
 from __future__ import annotations
 
 import collections
-import json
 import pickle
 from typing import Any
 
 from . import _C
 from ._index import _device_t, _index
 
+_PINNED = -1  # stands for a device: pinned memory
+
+
+def _stat(m: dict[str, int], what: str, more: str, less: str) -> dict[str, int]:
+    return {
+        "current": m[what],
+        "peak": m[f"{what}_peak"],
+        "allocated": m[f"{more}_total"],
+        "freed": m[f"{less}_total"],
+    }
+
 
 def memory_stats_as_nested_dict(device: _device_t = None) -> dict[str, Any]:
     m = _C.memory(_index(device))
 
-    def pools(now: int, peak: int, more: int, less: int) -> dict[str, dict[str, int]]:
-        stat = {"current": now, "peak": peak, "allocated": more, "freed": less}
+    def pools(stat: dict[str, int]) -> dict[str, dict[str, int]]:
         zero = dict.fromkeys(stat, 0)
-        return {"all": stat, "large_pool": dict(zero), "small_pool": dict(zero)}
+        return {"all": dict(stat), "large_pool": dict(zero), "small_pool": dict(zero)}
 
-    size = (m["allocated"], m["allocated_peak"], m["allocated_total"], m["freed_total"])
-    count = (m["buffers"], m["buffers_peak"], m["buffers_total"], m["buffers_freed_total"])
-    none = (0, 0, 0, 0)
+    size, count = _stat(m, "allocated", "allocated", "freed"), _stat(m, "buffers", "buffers", "buffers_freed")
+    none = dict.fromkeys(size, 0)
     return {
-        "allocation": pools(*count),
-        "segment": pools(*count),
-        "active": pools(*count),
-        "inactive_split": pools(*none),
-        "allocated_bytes": pools(*size),
-        "reserved_bytes": pools(*size),
-        "active_bytes": pools(*size),
-        "inactive_split_bytes": pools(*none),
-        "requested_bytes": pools(*size),
+        "allocation": pools(count),
+        "segment": pools(count),
+        "active": pools(count),
+        "inactive_split": pools(none),
+        "allocated_bytes": pools(size),
+        "reserved_bytes": pools(size),
+        "active_bytes": pools(size),
+        "inactive_split_bytes": pools(none),
+        "requested_bytes": pools(size),
         "oversize_allocations": {"current": 0, "peak": 0, "allocated": 0, "freed": 0},
         "oversize_segments": {"current": 0, "peak": 0, "allocated": 0, "freed": 0},
         "num_alloc_retries": m["retries"],
@@ -49,7 +57,16 @@ def memory_stats_as_nested_dict(device: _device_t = None) -> dict[str, Any]:
 
 def host_memory_stats_as_nested_dict() -> dict[str, Any]:
     """Pinned memory. What CUDA has beside these, the time that its calls take, is not measured."""
-    return json.loads(_C.host_memory())
+    m = _C.memory(_PINNED)
+    size, count = _stat(m, "allocated", "allocated", "freed"), _stat(m, "buffers", "buffers", "buffers_freed")
+    return {
+        "allocations": count,
+        "active_requests": dict(count),
+        "allocated_bytes": size,
+        "active_bytes": dict(size),
+        "num_host_alloc": count["allocated"],
+        "num_host_free": count["freed"],
+    }
 
 
 def _flat(nested: dict[str, Any]) -> collections.OrderedDict[str, Any]:
@@ -98,8 +115,12 @@ def reset_accumulated_memory_stats(device: _device_t = None) -> None:
     _C.memory_reset_accumulated(_index(device))
 
 
-reset_peak_host_memory_stats = _C.host_memory_reset_peak
-reset_accumulated_host_memory_stats = _C.host_memory_reset_accumulated
+def reset_peak_host_memory_stats() -> None:
+    _C.memory_reset_peak(_PINNED)
+
+
+def reset_accumulated_host_memory_stats() -> None:
+    _C.memory_reset_accumulated(_PINNED)
 
 
 def mem_get_info(device: _device_t = None) -> tuple[int, int]:

@@ -241,8 +241,8 @@ void tpu_shutdown(void);
 /* Test hooks. */
 tpu_error *
 tpu_debug_mark_generic(const tpu_tensor *t, int dim, int64_t rung,
-                       double fill); /* re-home t's value with dim padded to rung, padding = fill */
-void tpu_debug_disable_masks(bool off);
+                       double fill);       /* re-home t's value with dim padded to rung, padding = fill */
+int64_t tpu_debug_disable_masks(bool off); /* how many masks the calls since the last one left out */
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -307,8 +307,7 @@ static PyObject *mod_disable_masks(PyObject *self, PyObject *args) {
   (void)self;
   int off;
   if (!PyArg_ParseTuple(args, "p", &off)) return NULL;
-  tpu_debug_disable_masks(off);
-  Py_RETURN_NONE;
+  return PyLong_FromLongLong(tpu_debug_disable_masks(off));
 }
 
 static PyObject *mod_storage_version(PyObject *self, PyObject *args) {

@@ -72,6 +72,7 @@ tpu_error *b_verify(const B *b);
 int b_num_nodes(const B *b);
 /* Test switch: leave the masks of generic dims out (negative control). */
 void b_disable_masks(B *b, bool off);
+int b_masks_left_out(const B *b);
 /* 0 DEFAULT, 1 HIGH, 2 HIGHEST: precision of dots and convolutions of f32 from here on (default HIGHEST). */
 void b_set_precision(B *b, int p);
 /* Whether to avoid the slow spots of the CPU plugin (default true); off for other platforms. */

@@ -42,6 +42,7 @@ void b_reset(B *b) {
   b->nodes.n = b->shapes.n = b->regions.n = b->params.n = b->alias.n = 0;
   b->results.n = b->syms.n = b->checks.n = b->needs.n = b->cur = 0;
   b->masks_off = b->plain = false;
+  b->masks_left_out = 0;
   start(b);
 }
 
@@ -357,5 +358,6 @@ Val b_symbol_size(B *b, int32_t sym) {
 
 int b_num_nodes(const B *b) { return b->nodes.n; }
 void b_disable_masks(B *b, bool off) { b->masks_off = off; }
+int b_masks_left_out(const B *b) { return b->masks_left_out; }
 void b_set_precision(B *b, int p) { b->precision = p; }
 void b_set_cpu_lowering(B *b, bool cpu) { b->plain = !cpu; }

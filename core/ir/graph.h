@@ -89,6 +89,7 @@ struct B {
   IR_VEC(Val) needs; /* b_require: i32 scalars */
   text attr;         /* scratch, see ir_attr */
   bool masks_off, plain;
+  int masks_left_out;
   int precision;
 };
 

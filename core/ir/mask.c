@@ -29,7 +29,11 @@ Val b_mask_pad(B *b, Val x, uint32_t axes, Val identity) {
   if (ir_bad(b, x) || ir_bad(b, identity)) return BAD;
   const shape *s = b_shape(b, x);
   uint32_t g = generic_axes(s, axes);
-  if (!g || b->masks_off) return x;
+  if (!g) return x;
+  if (b->masks_off) {
+    b->masks_left_out++;
+    return x;
+  }
   double v;
   bool zero = b_const_value(b, identity, &v) && v == 0;
   if (zero && (ir_zero_axes(b, x) & g) == g) return x;

@@ -17,11 +17,17 @@ static atomic_bool down;
 static int precision = 2;
 static tpu_dtype default_float = DT_F32;
 static bool masks_off;
+static int64_t masks_left_out;
 
 bool step_is_shut_down(void) { return atomic_load_explicit(&down, memory_order_relaxed); }
 int step_precision(void) { return precision; }
 bool step_masks_off(void) { return masks_off; }
-void tpu_debug_disable_masks(bool off) { masks_off = off; }
+int64_t tpu_debug_disable_masks(bool off) {
+  int64_t n = masks_left_out;
+  masks_off = off;
+  masks_left_out = 0;
+  return n;
+}
 void tpu_set_matmul_precision(int p) { precision = p < 0 ? 0 : p > 2 ? 2 : p; }
 
 tpu_dtype step_default_float(void) { return default_float; }
@@ -145,6 +151,7 @@ static tpu_error *prepare_and_run(prep *p, sized_call *sc, tpu_call *call, const
       return NULL;
     }
     if (p->cut) sizes_cut(call->row, p->cut);
+    masks_left_out += op->masks_left_out;
     m = tpu_get_mode();
     hit = hit && op->program && op->program->exec;
     TRY(m == TPU_MODE_FUSED ? trace_ready(op, p) : op_ready(op, p));

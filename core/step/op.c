@@ -337,7 +337,8 @@ static bool check_write(finish *f, const op_tensor *t, Val v) {
   for (int i = 0; same && i < s->rank; i++) {
     int sym = t->g.generic ? t->g.sym[i] : 0;
     generic = generic || s->d[i].sym;
-    same = sym ? s->d[i].sym == l->syms[sym - 1] : !s->d[i].sym && s->d[i].n == t->sizes[i];
+    /* a size that only the written tensor has may have no symbol yet */
+    same = sym ? s->d[i].sym && s->d[i].sym == l->syms[sym - 1] : !s->d[i].sym && s->d[i].n == t->sizes[i];
   }
   tpu_dtype from = b_dtype(l->b, v);
   if (!b_ok(l->b)) return false;
@@ -555,6 +556,7 @@ static tpu_error *op_create(const prep *p, tpu_op **out) {
   op->reads_rng = l.seed != BAD;
   if (op->needs_resize) describe_resize(&f);
   keep_checks(op, scratch);
+  op->masks_left_out = b_masks_left_out(scratch);
   op->declined = l.declined;
   tpu_error *e = b_take_error(scratch);
   lower_end(&l);

@@ -102,6 +102,7 @@ typedef struct tpu_op {
   const op_size *needs; /* sizes that must not be negative: else the call is for exact values */
   uint32_t nneeds;
   const char *needs_exact; /* its lowering has no form for these generic dims: why */
+  int masks_left_out;      /* with masks disabled */
   bool needs_resize;       /* OUT: the out tensors do not have the result's sizes, which stand in outs */
   struct program *program; /* strict: the op alone; NULL until first run */
   tpu_code check_code[8];  /* of the op's checks */

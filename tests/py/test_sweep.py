@@ -1,8 +1,9 @@
 """Every operator of PyTorch's database on operands with padding: right, and wrong where the masks that its rows use are left out.
 
 A subset of sweep.py, so that it takes less than three minutes of a core: of each operator whose result is defined and native, linalg and
-fft apart (most of their rows use exact copies), the first sample with something in it, its largest size padded with NaN, float32, forward and backward. Without masks all sizes of up to 12 samples are tried, with NaN and
-1e30, until one is wrong. An operator that left out no mask needs none to be.
+fft apart (most of their rows use exact copies), the first sample with something in it, its largest size padded with NaN, float32, forward
+and backward. Without masks all sizes of up to 12 samples are tried, with NaN and 1e30, until one is wrong. An operator that left out no
+mask needs none to be.
 """
 
 from __future__ import annotations

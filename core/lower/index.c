@@ -43,7 +43,7 @@ static bool gather_fits(L *l, Val x, Val idx, int axis, const char *op) {
   int p = xs->rank ? xs->rank : 1, q = is->rank ? is->rank : 1;
   if (p != q) l_fail(l, TPU_RUNTIME, "Index tensor must have the same number of dimensions as input tensor");
   for (int i = 0; i < is->rank && i < xs->rank; i++)
-    if (i != axis && !xs->d[i].sym && !is->d[i].sym && is->d[i].n > xs->d[i].n)
+    if (i != axis && !ix_within(is->d[i], xs->d[i]))
       l_fail(l, TPU_RUNTIME,
              "Size does not match at dimension %d expected index of size %lld to be no larger than self of "
              "size %lld apart "

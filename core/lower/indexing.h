@@ -14,6 +14,10 @@ Val ix_flat(B *b, Val x);
 Val ix_room(B *b, Val x, Val fill);
 /* The inverse of ix_flat: v[n] in the dims of s. */
 Val ix_unflat(B *b, Val v, const shape *s);
+/* Is p surely q, at most q? Of generic dims only a dim itself is; an error says so, and the op is asked again
+ * on exact values. */
+static inline bool ix_same(ir_dim p, ir_dim q) { return p.sym == q.sym && (p.sym || p.n == q.n); }
+static inline bool ix_within(ir_dim p, ir_dim q) { return p.sym || q.sym ? ix_same(p, q) : p.n <= q.n; }
 bool ix_is_empty(const shape *s); /* no elements, whatever the generic sizes */
 /* Index tensors are int64, or int32 too: which, the op says, with torch's error for others. `op` is what the
  * text begins with. */

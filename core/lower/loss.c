@@ -173,7 +173,7 @@ static bool read_nll(L *l, int i, bool image, nll *n) {
   n->axis = xs->rank == 1 ? 0 : 1;
   for (int a = 0, k = 0; a < xs->rank; a++) {
     if (a == n->axis) continue;
-    if (!xs->d[a].sym && !ts->d[k].sym && xs->d[a].n != ts->d[k].n)
+    if (!ix_same(xs->d[a], ts->d[k]))
       l_fail(l, TPU_RUNTIME, "size mismatch (got input: [%lld, %lld], target: [%lld])", (long long)xs->d[0].n,
              (long long)xs->d[1].n, (long long)ts->d[0].n);
     k++;

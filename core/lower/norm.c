@@ -251,7 +251,7 @@ static uint32_t normal_axes(L *l, Val x, int i) {
   int k = l_ints(l, i, &n), rank = b_rank(l_b(l), x);
   const shape *s = b_shape(l_b(l), x);
   bool fits = k >= 1 && k <= rank;
-  for (int j = 0; j < k && fits; j++) fits = s->d[rank - k + j].sym || s->d[rank - k + j].n == n[j];
+  for (int j = 0; j < k && fits; j++) fits = !s->d[rank - k + j].sym && s->d[rank - k + j].n == n[j];
   if (k < 1)
     l_fail(l, TPU_RUNTIME,
            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, "

@@ -90,9 +90,9 @@ static bool scatter_fits(L *l, Val x, Val idx, Val src, int axis) {
   if (src >= 0 && rank1(b, idx) != rank1(b, src))
     l_fail(l, TPU_RUNTIME, "Index tensor must have the same number of dimensions as src tensor");
   for (int i = 0; i < is->rank && b_ok(b); i++) {
-    bool over_self = i != axis && i < xs->rank && !xs->d[i].sym && is->d[i].n > xs->d[i].n;
-    bool over_src = i < ss->rank && !ss->d[i].sym && is->d[i].n > ss->d[i].n;
-    if (!is->d[i].sym && (over_self || over_src))
+    bool over_self = i != axis && i < xs->rank && !ix_within(is->d[i], xs->d[i]);
+    bool over_src = i < ss->rank && !ix_within(is->d[i], ss->d[i]);
+    if (over_self || over_src)
       l_fail(l, TPU_RUNTIME,
              "Expected index of size %lld at dimension %d to be no larger than self of size %lld apart from "
              "dimension %d and "

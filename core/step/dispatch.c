@@ -253,6 +253,7 @@ void tpu_clear_programs(void) {
   op_clear_programs(NULL);
   trace_clear_steps();
   program_clear();
+  sizes_forget();
   core_unlock();
 }
 

@@ -15,6 +15,7 @@ typedef struct mark { /* a class with one size left open */
   const char *what;   /* row, or "upload" */
   const char *why;
   int64_t first; /* the size that showed it */
+  int64_t exact; /* the size before, which has its programs and stays exact; 0: none */
   int64_t used;  /* times that it gave padding */
 } mark;
 
@@ -87,10 +88,18 @@ static mark *find_mark(const text *key) {
   return map_get(&marks, key->p, key->n, hash_bytes(key->p, key->n));
 }
 
-static bool add_mark(const text *key, const char *what, const char *why, int64_t size) {
+/* The evidence: `size` was seen where `before` was (0: not known). */
+typedef struct sign {
+  const char *why;
+  int64_t size, before;
+} sign;
+
+static sign latest_sign; /* of those that know the size before: what meets its size has its history */
+
+static bool add_mark(const text *key, const char *what, const sign *g) {
   if (find_mark(key)) return false;
   mark *m = tpu_xcalloc(1, sizeof *m);
-  *m = (mark){.what = what, .why = why, .first = size};
+  *m = (mark){.what = what, .why = g->why, .first = g->size, .exact = g->before};
   map_put(&marks, key->p, key->n, hash_bytes(key->p, key->n), m);
   return true;
 }
@@ -134,22 +143,22 @@ static void pad_late(tpu_storage *s, void *ctx) {
   text_free(&key);
 }
 
-static void mark_op(const tpu_op *op, int64_t size, const char *why, int depth);
+static void mark_op(const tpu_op *op, const sign *g, int depth);
 
-static void mark_sources(const tpu_op *op, int64_t size, const char *why, int depth) {
+static void mark_sources(const tpu_op *op, const sign *g, int depth) {
   for (uint32_t k = 0; k < op->nstores && depth < MAX_CHAIN; k++) {
     const op_store *st = &op->stores[k];
-    if (!has_size(st, size) || st->parameter) continue;
+    if (!has_size(st, g->size) || st->parameter) continue;
     if (st->source) {
-      mark_op(st->source, size, why, depth + 1);
+      mark_op(st->source, g, depth + 1);
       continue;
     }
     text key = {0};
     int64_t dims[TPU_MAX_RANK];
     for (int d = 0; d < st->rank; d++) dims[d] = st->d[d].logical;
-    class_of_upload(&key, st->dtype, st->rank, dims, size);
-    if (add_mark(&key, "upload", why, size)) {
-      late a = {&key, size, NULL};
+    class_of_upload(&key, st->dtype, st->rank, dims, g->size);
+    if (add_mark(&key, "upload", g)) {
+      late a = {&key, g->size, NULL};
       storage_each(pad_late, &a);
       tpu_error_free(a.error); /* only a chance was lost */
     }
@@ -157,18 +166,19 @@ static void mark_sources(const tpu_op *op, int64_t size, const char *why, int de
   }
 }
 
-static void mark_op(const tpu_op *op, int64_t size, const char *why, int depth) {
+static void mark_op(const tpu_op *op, const sign *g, int depth) {
   text key = {0};
-  class_of_op(&key, op, size);
-  bool fresh = add_mark(&key, op->row->name, why, size);
+  class_of_op(&key, op, g->size);
+  bool fresh = add_mark(&key, op->row->name, g);
   text_free(&key);
-  if (fresh) mark_sources(op, size, why, depth);
+  if (fresh) mark_sources(op, g, depth);
 }
 
 /* --- views --- */
 typedef struct view_memory {
   uint32_t vary; /* dims that were of several sizes */
   int64_t last[TPU_MAX_RANK];
+  int64_t exact[TPU_MAX_RANK]; /* the first size, of which there are exact programs; 0: none */
 } view_memory;
 
 static map memories;
@@ -204,12 +214,15 @@ uint32_t step_open_sizes(const text *key, const view *t, uint32_t open, bool spl
     m->vary = split ? latest(t, open) : 0;
     map_put(&memories, key->p, key->n, h, m);
   }
+  uint32_t exact = 0;
   for (int d = 0; d < t->rank; d++) {
+    if (first && !(m->vary >> d & 1)) m->exact[d] = t->sizes[d];
     if (!first && m->last[d] != t->sizes[d]) m->vary |= 1u << d;
+    if (m->exact[d] == t->sizes[d]) exact |= 1u << d;
     m->last[d] = t->sizes[d];
   }
   *memory = m;
-  return m->vary & open;
+  return m->vary & open & ~exact;
 }
 
 /* --- giving padding --- */
@@ -271,10 +284,14 @@ static bool view_has(const prep_tensor *pt, int64_t size) {
 /* Sizes that the view leaves open need no padding of the value. */
 static bool vary_size(padder *q, const prep_tensor *pt) {
   view w = {(tpu_dtype)pt->dtype, pt->t->rank, pt->t->sizes, pt->t->strides, pt->t->offset};
-  uint32_t dims = groups_open(&pt->g, &w, true) & ~pt->memory->vary;
-  for (int d = 0; d < w.rank; d++)
-    if (w.sizes[d] != q->size) dims &= ~(1u << d);
-  pt->memory->vary |= dims;
+  view_memory *m = pt->memory;
+  uint32_t dims = groups_open(&pt->g, &w, true);
+  for (int d = 0; d < w.rank; d++) {
+    bool known = (m->vary >> d & 1) && m->exact[d] != q->size;
+    if (w.sizes[d] != q->size || known) dims &= ~(1u << d);
+    if (dims >> d & 1) m->exact[d] = 0;
+  }
+  m->vary |= dims;
   q->changed = q->changed || dims;
   return dims;
 }
@@ -431,16 +448,18 @@ static bool grows(const prep *p, const tpu_op *op, int64_t size) {
   return from->args[1].u.i == op->args[1].u.i;
 }
 
-/* Why the size is to turn generic in this call, or NULL. `key` is the call's class. */
-static const char *evidence(const prep *p, const tpu_op *op, int64_t size, text *key) {
-  if (grows(p, op, size)) return "growth";
+/* Is the size to turn generic in this call? `key` is the call's class. */
+static bool evidence(const prep *p, const tpu_op *op, int64_t size, text *key, sign *g) {
+  *g = (sign){"growth", size, 0};
+  if (grows(p, op, size)) return true;
   bool count = op->row->flags & ROW_COUNT;
-  if (!put_parameters(key, p, size) && !count) return NULL;
+  if (!put_parameters(key, p, size) && !count) return false;
   uint64_t h = hash_bytes(key->p, key->n);
-  int64_t before = (int64_t)(intptr_t)map_get(&seen, key->p, key->n, h);
-  if (!before) map_put(&seen, key->p, key->n, h, (void *)(intptr_t)size);
-  if (!before || before == size) return NULL;
-  return count ? "count" : "parameter";
+  g->why = count ? "count" : "parameter";
+  g->before = (int64_t)(intptr_t)map_get(&seen, key->p, key->n, h);
+  if (!g->before) map_put(&seen, key->p, key->n, h, (void *)(intptr_t)size);
+  if (g->before && g->before != size) latest_sign = *g;
+  return g->before && g->before != size;
 }
 
 tpu_error *sizes_learn(const prep *p, sized_call *sc, const tpu_call **call, bool *changed) {
@@ -456,11 +475,11 @@ tpu_error *sizes_learn(const prep *p, sized_call *sc, const tpu_call **call, boo
   for (int k = 0; k < n && !e; k++) {
     class_of_op(&key, op, list[k]);
     mark *m = find_mark(&key);
-    if (!m && is_parameter_size(list[k])) continue;
+    if (m ? m->exact == list[k] : is_parameter_size(list[k])) continue;
     if (!m) {
-      const char *why = evidence(p, op, list[k], &key);
-      if (!why) continue;
-      mark_op(op, list[k], why, 0);
+      sign g;
+      if (!evidence(p, op, list[k], &key, &g)) continue;
+      mark_op(op, &g, 0);
       class_of_op(&key, op, list[k]);
       m = find_mark(&key);
     }
@@ -518,7 +537,8 @@ tpu_error *sizes_meet(const prep *p, sized_call *sc, const tpu_call **call, bool
     for (uint32_t s = 0; s < p->nsyms; s++)
       if (p->syms[s] == list[k]) {
         q.size = list[k], q.at = choose(p, list[k]);
-        if (!is_parameter_size(list[k])) mark_sources(op, list[k], "meeting", 0);
+        sign g = {"meeting", list[k], list[k] == latest_sign.size ? latest_sign.before : 0};
+        if (!is_parameter_size(list[k])) mark_sources(op, &g, 0);
         e = pad_size(&q);
         break;
       }
@@ -536,13 +556,26 @@ uint32_t sizes_of_upload(tpu_dtype dt, int rank, const int64_t *dims) {
     if (dims[d] < 2 || (r >> d & 1)) continue;
     class_of_upload(&key, dt, rank, dims, dims[d]);
     mark *m = find_mark(&key);
-    if (!m) continue;
+    if (!m || m->exact == dims[d]) continue;
     m->used++;
     for (int i = 0; i < rank; i++)
       if (dims[i] == dims[d]) r |= 1u << i;
   }
   text_free(&key);
   return r;
+}
+
+static void forget(map *m, bool owned) {
+  size_t it = 0;
+  for (void *v; owned && (v = map_next(m, &it));) free(v);
+  map_free(m);
+}
+
+void sizes_forget(void) {
+  forget(&marks, true);
+  forget(&cuts, true);
+  forget(&seen, false);
+  latest_sign = (sign){0};
 }
 
 /* --- the report --- */
@@ -566,8 +599,9 @@ char *tpu_sizes_json(void) {
   text_str(&j, "{\"marks\": [");
   bool first = true;
   for (const mark *m; (m = map_next(&marks, &it)); first = false)
-    text_printf(&j, "%s{\"op\": \"%s\", \"why\": \"%s\", \"size\": %lld, \"padded\": %lld}",
-                first ? "" : ", ", m->what, m->why, (long long)m->first, (long long)m->used);
+    text_printf(&j, "%s{\"op\": \"%s\", \"why\": \"%s\", \"size\": %lld, \"exact\": %lld, \"padded\": %lld}",
+                first ? "" : ", ", m->what, m->why, (long long)m->first, (long long)m->exact,
+                (long long)m->used);
   text_str(&j, "], \"exact\": {");
   first = true, it = 0;
   for (const cut *c; (c = map_next(&cuts, &it)); first = false)

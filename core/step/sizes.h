@@ -15,6 +15,7 @@
  * uploads, so that from the next size on the value is born generic. All of this happens on memo misses and
  * uploads: a call that was seen before pays nothing.
  *
+ * The size before the evidence stays exact: it has its programs, and they are at least as good.
  * Sizes 0 and 1 never turn generic: 1 broadcasts. Which size a dim "has" is compared as a number here; that
  * is sound since a mark never changes a result, only how it is computed. Core lock held throughout. */
 #ifndef TPU_STEP_SIZES_H
@@ -37,6 +38,8 @@ tpu_error *sizes_learn(const prep *p, sized_call *sc, const tpu_call **call, boo
 /* After a lowering that has no form for the call's mixture of static and generic dims. */
 tpu_error *sizes_meet(const prep *p, sized_call *sc, const tpu_call **call, bool *changed);
 void sizes_end(sized_call *sc);
+/* Forgets the evidence: a size has no programs any more for which it would stay exact. */
+void sizes_forget(void);
 /* A row was used on exact twins: for the report. */
 void sizes_cut(const tpu_row *row, const char *why);
 /* Dims (bit mask) of a value from the host that are born generic. */

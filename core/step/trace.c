@@ -180,7 +180,9 @@ static bool repeats(trace *t, int device) {
 }
 
 static void cut(trace *t, int device) {
-  if (in_period(t, device) ? t->nops == periodic[device].n : repeats(t, device)) {
+  /* both always look: where a step is cut must not depend on what came before it */
+  bool inside = in_period(t, device), twice = repeats(t, device);
+  if (inside ? t->nops == periodic[device].n : twice) {
     stat.by_repeat++;
     t->due = "repeat";
   } else if (t->nops == TRACE_MAX) {

@@ -41,3 +41,11 @@ def mode(request):
     """Runs a test once in each eager mode."""
     with torch.tpu.eager_mode(request.param):
         yield request.param
+
+
+@pytest.fixture
+def fresh():
+    """No program in memory, and nothing known of sizes: for tests that count programs."""
+    from torch_tpu import _C
+
+    _C.clear_programs()

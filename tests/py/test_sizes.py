@@ -65,7 +65,7 @@ def test_wrong_without_masks(name: str) -> None:
     assert not torch.allclose(got, fn(x, y), equal_nan=False)
 
 
-def test_one_program_for_all_sizes() -> None:
+def test_one_program_for_all_sizes(fresh) -> None:
     def run(n: int) -> None:
         x = generic(data(3, n), 1, math.nan, rung=24)
         torch.softmax(x * 1.5, -1).sum(-1).cpu()
@@ -89,7 +89,7 @@ def test_growing_cat(mode: str) -> None:
         torch.testing.assert_close(torch.softmax(t, 1).sum(1).cpu(), torch.softmax(expected, 1).sum(1))
 
 
-def test_growing_cat_makes_programs_by_rung() -> None:
+def test_growing_cat_makes_programs_by_rung(fresh) -> None:
     def grow(n: int) -> None:
         t = generic(data(2, 4, 3), 1, math.nan, rung=6)
         for _ in range(n):
@@ -122,3 +122,47 @@ def test_a_row_without_generic_form_gets_exact_values() -> None:
     x = data(3, 5)
     torch.testing.assert_close(torch.sort(generic(x, 1, math.nan), 1)[0].cpu(), x.sort(1)[0])
     torch.testing.assert_close(torch.flip(generic(x, 1, math.nan), [1]).cpu(), x.flip(1))
+
+
+BAD = {  # name: (call of a generic operand [5, 3] and what it is given, sizes of that, dtype)
+    "add": (lambda x, y: x + y, (4, 3), float),
+    "cat": (lambda x, y: torch.cat([x, y], 1), (4, 3), float),
+    "matmul": (lambda x, y: x.t() @ y, (4, 3), float),
+    "gather": (lambda x, y: torch.gather(x, 1, y), (6, 2), int),
+    "scatter": (lambda x, y: x.scatter(1, y, 1.0), (6, 2), int),
+    "scatter src": (lambda x, y: x.scatter(1, y, y[:3].to(x.dtype)), (4, 2), int),
+    "index_add": (lambda x, y: x.index_add(0, y[:, 0], x[:3]), (4, 2), int),
+    "nll": (lambda x, y: torch.ops.aten.nll_loss_forward(x, y[:, 0], None, 1, -100), (4, 2), int),
+    "layer_norm": (lambda x, y: torch.native_layer_norm(x, [2, 3], y[:2], y[:2], 1e-5), (4, 3), float),
+}
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("name", BAD)
+def test_sizes_that_do_not_fit(name: str, padded: bool, mode: str) -> None:
+    fn, sizes, kind = BAD[name]
+    x = data(5, 3)
+    y = data(*sizes) if kind is float else torch.zeros(sizes, dtype=torch.long)
+    with pytest.raises(RuntimeError) as on_cpu:
+        fn(x, y)
+    with pytest.raises(type(on_cpu.value)):
+        fn(padding(x), padding(y) if padded else y.to("tpu"))
+        torch.tpu.synchronize()
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("n", [3, 6, 8, 12])
+def test_out_of_another_size(n: int, mode: str) -> None:
+    x, out = data(n), padding(torch.zeros(6))
+    torch.add(x.to("tpu"), 1, out=out)
+    assert out.shape == (n,)
+    torch.testing.assert_close(out.cpu(), x + 1)
+    out = torch.zeros(6, device="tpu")
+    torch.add(padding(x), 1, out=out)
+    torch.testing.assert_close(out.cpu(), x + 1)
+
+
+def padding(t: torch.Tensor) -> torch.Tensor:
+    t = t.to("tpu")
+    torch.ops.tpu._mark_generic(t, 0, 16, 1e30)
+    return t

@@ -86,7 +86,7 @@ COUNTED = [
 
 
 @pytest.mark.parametrize("name", COUNTED)
-def test_one_program_for_the_counts_of_a_rung(name: str, mode: str) -> None:
+def test_one_program_for_the_counts_of_a_rung(name: str, mode: str, fresh) -> None:
     rungs, later = set(), 0
     with torch.tpu.sizes("auto"):
         for seed in range(0, 40, 2):

@@ -74,7 +74,7 @@ def test_a_write_to_an_exact_copy_leaves_what_shares_it(mode: str) -> None:
             torch.testing.assert_close(u.cpu(), expected)
 
 
-def test_no_program_for_a_size(mode: str) -> None:
+def test_no_program_for_a_size(mode: str, fresh) -> None:
     """What GPT-2's Conv1D, experts and losses do with x[B, L, H], L growing."""
 
     def run(device: str, n: int) -> torch.Tensor:
@@ -99,7 +99,7 @@ def test_no_program_for_a_size(mode: str) -> None:
     assert stats["programs_compiled"] + stats["programs_loaded"] == 0
 
 
-def test_an_expanded_size_that_varies(mode: str) -> None:
+def test_an_expanded_size_that_varies(mode: str, fresh) -> None:
     e = data(1, 8)
     te = e.to("tpu")
     with torch.tpu.sizes("auto"):

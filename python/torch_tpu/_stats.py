@@ -26,10 +26,11 @@ def trace_report() -> dict[str, Any]:
 
 
 def explain_sizes() -> dict[str, Any]:
-    """Which sizes turned generic, and which ops had to do without: {"marks": [{op, why, size, exact, padded}], "exact": {op: {count, why}}}.
+    """Which sizes turned generic, and which ops had to do without.
 
-    A mark is an op (or an upload) whose operands of that size are padded to a rung since the size was seen to vary; `size` is where
-    that showed, `padded` how often it was used. Under "exact" stand ops that have no form for generic sizes: they ran on exact
+    {"marks": [{op, why, size, exact, padded}], "exact": {op: {count, why}}}. A mark is an op (or an upload) whose operands of that
+    size are padded to a rung since the size was seen to vary; `size` is where that showed, `exact` the size before it, which is not
+    padded (0: none), `padded` how often the mark was used. Under "exact" stand ops that have no form for generic sizes: they ran on exact
     copies, one program a size.
     """
     return json.loads(_C.explain_sizes())

@@ -36,7 +36,7 @@ bool tpu_sizes_auto(void) {
 void tpu_set_sizes_auto(bool on) { auto_sizes = on; }
 
 /* --- classes --- */
-enum { OPEN = -1, GENERIC = -2 };
+enum { OPEN = -1, GENERIC = -2, OTHER = -3 };
 
 static void put_size(text *key, int64_t n, int64_t open) {
   int64_t v = n == open ? OPEN : n;
@@ -76,12 +76,14 @@ static void class_of_op(text *key, const tpu_op *op, int64_t open) {
   for (int i = 0; i < op->nargs; i++) put_arg_class(key, op, &op->args[i], open);
 }
 
+/* Integers are ids, masks and positions: the length that varies in a batch of one varies in any batch. */
 static void class_of_upload(text *key, int dt, int rank, const int64_t *dims, int64_t open) {
+  bool ids = !dt_is_float((tpu_dtype)dt);
   char head[2] = {(char)dt, (char)rank};
   text_clear(key);
   text_add(key, "upload", 6);
   text_add(key, head, sizeof head);
-  for (int d = 0; d < rank; d++) put_size(key, dims[d], open);
+  for (int d = 0; d < rank; d++) put_size(key, ids && dims[d] != open ? OTHER : dims[d], open);
 }
 
 static mark *find_mark(const text *key) {

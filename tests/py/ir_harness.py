@@ -46,6 +46,7 @@ class Conv(C.Structure):
         [("spatial", C.c_int)]
         + [(k, C.c_int64 * 3) for k in ("stride", "lo", "hi", "lhs_dilation", "rhs_dilation")]
         + [("feature_groups", C.c_int64), ("batch_groups", C.c_int64), ("flip", C.c_bool)]
+        + [("to", C.POINTER(Dim))]
     )
 
 

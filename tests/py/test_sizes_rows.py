@@ -250,7 +250,7 @@ def close(got: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_values_and_programs(name: str) -> None:
+def test_values_and_programs(name: str, fresh) -> None:
     fn, shapes = CASES[name]
     compiled = []
     for n in SIZES:
@@ -265,7 +265,7 @@ def test_values_and_programs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [c for c in CASES if c not in PASS])
-def test_without_masks_the_values_are_wrong(name: str) -> None:
+def test_without_masks_the_values_are_wrong(name: str, fresh) -> None:
     fn, shapes = CASES[name]
     xs = operands(shapes, SIZES[0])
     expected = run(fn, xs)

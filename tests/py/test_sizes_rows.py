@@ -215,6 +215,7 @@ PASS = {
         ("repeat_interleave", "repeat_interleave other", "repeat_interleave flat"), "elements do not meet"
     ),
     **dict.fromkeys(("glu", "pad reflect beside"), "the generic dim is not looked at"),
+    "multilabel_margin": "whatever stands in the padding of the targets may be -1, no class",
     "max_pool2d apart": "no window reaches into the padding, and so the gradient of none does",
 }
 
@@ -265,7 +266,7 @@ def test_values_and_programs(name: str, fresh) -> None:
 
 
 @pytest.mark.parametrize("name", [c for c in CASES if c not in PASS])
-def test_without_masks_the_values_are_wrong(name: str, fresh) -> None:
+def test_without_masks_the_values_are_wrong(name: str) -> None:
     fn, shapes = CASES[name]
     xs = operands(shapes, SIZES[0])
     expected = run(fn, xs)

@@ -207,6 +207,8 @@ static void settle_sizes(prep *p, prep_tensor *pt, uint32_t flags, bool written)
 static tpu_error *settle(prep *p, prep_tensor *pt, uint32_t flags, bool seen) {
   prep_store *ps = &p->stores[pt->store];
   if (plan_whole(pt, ps)) return NULL;
+  view w = {(tpu_dtype)pt->dtype, pt->t->rank, pt->t->sizes, pt->t->strides, pt->t->offset};
+  TRY(view_in_bounds(&w, ps->s->nbytes));
   bool exact = flags & ROW_EXACT; /* takes a static part of a generic value as it is */
   if (ps->v && value_is_generic(ps->v) && (p->exact || !plan(pt, ps) || (exact && pt->g.generic))) {
     if (!p->exact)

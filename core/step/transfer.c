@@ -94,6 +94,8 @@ static tpu_error *download_locked(const tpu_tensor *t, void *dst) {
   size_t item = dt_bytes(dt);
   int64_t numel = view_numel(t->rank, t->sizes);
   if (numel == 0) return NULL;
+  view w = {dt, t->rank, t->sizes, t->strides, t->offset};
+  TRY(view_in_bounds(&w, t->storage->nbytes));
   if (!t->storage->value) {
     memset(dst, 0, (size_t)numel * item);
     return NULL;

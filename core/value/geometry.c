@@ -110,6 +110,20 @@ static bool plan_generic(const view *t, tpu_dtype vdt, int vrank, const vdim *vd
   return true;
 }
 
+tpu_error *view_in_bounds(const view *t, size_t storage_bytes) {
+  int64_t end = t->offset + 1;
+  for (int i = 0; i < t->rank; i++) {
+    if (t->sizes[i] == 0) return NULL;
+    end += (t->sizes[i] - 1) * t->strides[i];
+  }
+  if ((uint64_t)end * dt_bytes(t->dtype) <= storage_bytes) return NULL;
+  return tpu_err(
+      TPU_RUNTIME,
+      "The tensor has a non-zero number of elements, but its storage, which has been resized to %zu "
+      "bytes, does not hold them (it needs %lld).",
+      storage_bytes, (long long)end * (long long)dt_bytes(t->dtype));
+}
+
 bool geom_plan(const view *t, tpu_dtype vdt, int vrank, const vdim *vd, size_t storage_bytes, geom *g) {
   memset(g, 0, sizeof *g);
   for (int i = 0; i < vrank; i++)

@@ -62,6 +62,8 @@ typedef struct view { /* borrowed */
   int64_t offset;
 } view;
 
+/* An error where the storage, which may have been made smaller after the view, does not hold all elements. */
+tpu_error *view_in_bounds(const view *t, size_t storage_bytes);
 /* False: a generic value seen by a view that is no permutation; the value must be cut to exact first. */
 bool geom_plan(const view *t, tpu_dtype vdt, int vrank, const vdim *vd, size_t storage_bytes, geom *g);
 bool groups_plan(const view *t, int vrank, const vdim *vd, geom *g);

@@ -46,7 +46,7 @@ def load() -> None:
         _check_torch()
         import torch
 
-        from . import _C, _backends, _plugins
+        from . import _C, _backends, _plugins, _processes
 
         _C.init()
         _plugins.add_candidates()
@@ -57,5 +57,6 @@ def load() -> None:
         torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
         torch.set_autocast_dtype("tpu", torch.bfloat16)
         _backends.install()
+        _processes.install()
         _device._register_process_hooks()
         _loaded = True

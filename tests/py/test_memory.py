@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import ALL, move
+from helpers import ALL, move, run_python
 
 
 def test_pinned_memory_is_counted():
@@ -49,3 +49,74 @@ def test_new_memory_when_deterministic(deterministic, dtype):
         assert x.float().eq(0).all()  # not written: a new value is zeros here
     finally:
         torch.utils.deterministic.fill_uninitialized_memory = True
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+@pytest.mark.parametrize("left", [0, 8])
+def test_a_storage_that_lost_its_bytes(mode, left):
+    """An error that says so, not zeros and not what lies behind them; the bytes may come back."""
+    with torch.tpu.eager_mode(mode):
+        for use in (
+            lambda x: x + 1,
+            lambda x: x.cpu(),
+            lambda x: x.clone(),
+            lambda x: x.add_(1),
+            lambda x: x.fill_(1),
+            lambda x: x.copy_(torch.ones(2, 3)),
+            lambda x: torch.empty(2, 3, device="tpu").copy_(x),
+            lambda x: torch.add(torch.ones(2, 3, device="tpu"), 1, out=x),
+            lambda x: x @ x.detach().new_ones(3, 2),
+            torch.Tensor.tolist,
+        ):
+            x = torch.rand(2, 3).to("tpu")
+            y = x + 1
+            x.untyped_storage().resize_(left)
+            with pytest.raises(RuntimeError, match="storage"):
+                use(x)
+            x.untyped_storage().resize_(24)
+            torch.testing.assert_close(x.copy_(y).cpu(), y.cpu())
+
+
+def test_out_of_memory_names_small_sizes():
+    code = """import torch
+x = torch.empty(200_000, dtype=torch.uint8, device="tpu").fill_(1)
+try:
+    torch.ones(900, device="tpu").cumsum(0).repeat(250).cpu()
+except torch.OutOfMemoryError as error:
+    print(error)
+"""
+    said = run_python(code, TORCH_TPU_MEMORY_LIMIT="1000000").stdout
+    assert "out of memory. Tried to allocate 878.91 KiB." in said, said
+    assert "a total capacity of 976.56 KiB" in said and "0.00 MiB" not in said
+
+
+def test_tensors_go_to_other_processes(tmp_path):
+    """Through a queue and as arguments of the process; both ways, with what makes them parameters."""
+    script = tmp_path / "send.py"
+    script.write_text("""import torch, torch.multiprocessing as mp
+
+def child(model, q, back):
+    x = q.get()
+    assert x.device == torch.device("tpu:0") and x.stride() == (1, 3) and isinstance(model.weight, torch.nn.Parameter)
+    back.put([model(x).detach(), next(model.parameters()).requires_grad, q.get(), q.get().device])
+
+if __name__ == "__main__":
+    ctx = mp.get_context("spawn")
+    q, back = ctx.Queue(), ctx.Queue()
+    model = torch.nn.Linear(2, 2).to("tpu")
+    p = ctx.Process(target=child, args=(model, q, back))
+    p.start()
+    x = torch.rand(2, 3, device="tpu").t()
+    q.put(x), q.put(torch.ones(0, 3, device="tpu")), q.put(torch.ones(2))
+    y, grad, empty, host = back.get()
+    p.join()
+    assert y.device.type == "tpu" and torch.equal(y, model(x)) and grad
+    assert empty.shape == (0, 3) and empty.device.type == "tpu" and host.type == "cpu"
+    try:
+        mp.reductions.reduction.ForkingPickler.dumps(model(x))
+    except RuntimeError as error:
+        assert "non-leaf" in str(error)
+    print("done")
+""")
+    code = f"import runpy, sys; sys.argv = [{str(script)!r}]; runpy.run_path({str(script)!r}, run_name='__main__')"
+    assert run_python(code).stdout.strip().endswith("done")

@@ -175,7 +175,7 @@ static bool plan(prep_tensor *pt, const prep_store *ps) {
 }
 
 /* Which sizes of the view are generic, where the plan leaves that open. A static value with an expanded dim
- * that varies is seen as generic values are. */
+ * or a part that varies is seen as generic values are. */
 static void settle_sizes(prep *p, prep_tensor *pt, uint32_t flags, bool written) {
   const prep_store *ps = &p->stores[pt->store];
   const tpu_tensor *t = pt->t;
@@ -183,21 +183,25 @@ static void settle_sizes(prep *p, prep_tensor *pt, uint32_t flags, bool written)
   bool groups = g->kind == GEOM_GROUPS, chain = g->kind == GEOM_CHAIN && !g->retype;
   if (p->exact || (flags & ROW_EXACT) || !ps->v || !(groups || chain)) return;
   view w = {(tpu_dtype)pt->dtype, t->rank, t->sizes, t->strides, t->offset};
-  uint32_t open = groups_open(g, &w, tpu_sizes_auto() && !written);
+  uint32_t parts = tpu_sizes_auto() ? groups_parts(g) : 0,
+           open = groups_open(g, &w, tpu_sizes_auto() && !written) | parts;
   if (!open) return;
+  bool inside = parts && !written && t->offset;
   static text key;
   text_clear(&key);
   text_put(&key, &p->call->row, sizeof p->call->row);
   text_put(&key, &p->ntensors, sizeof p->ntensors);
+  text_add(&key, inside ? "i" : written ? "w" : "r", 1);
   for (int d = 0; d < t->rank; d++) {
     int64_t n = open >> d & 1 ? -1 : g->phys[d] ? -2 : t->sizes[d];
     text_put(&key, &n, sizeof n);
   }
-  uint32_t dims = step_open_sizes(&key, &w, open, g->nspread != 0, &pt->memory);
+  uint32_t dims = step_open_sizes(&key, &w, open, inside ? parts : 0, g->nspread != 0, &pt->memory);
   if (!dims) return;
   if (chain) {
     if (!groups_plan(&w, ps->v->rank, ps->v->d, &other)) return;
     *g = other;
+    dims &= groups_open(g, &w, true) | groups_parts(g);
   }
   groups_vary(g, &w, dims);
 }

@@ -207,7 +207,8 @@ static uint32_t latest(const view *t, uint32_t open) {
   return best < 0 ? 0 : 1u << best;
 }
 
-uint32_t step_open_sizes(const text *key, const view *t, uint32_t open, bool split, view_memory **memory) {
+uint32_t step_open_sizes(const text *key, const view *t, uint32_t open, uint32_t met, bool split,
+                         view_memory **memory) {
   uint64_t h = hash_bytes(key->p, key->n);
   view_memory *m = map_get(&memories, key->p, key->n, h);
   bool first = !m;
@@ -219,7 +220,7 @@ uint32_t step_open_sizes(const text *key, const view *t, uint32_t open, bool spl
   uint32_t exact = 0;
   for (int d = 0; d < t->rank; d++) {
     if (first && !(m->vary >> d & 1)) m->exact[d] = t->sizes[d];
-    if (!first && m->last[d] != t->sizes[d]) m->vary |= 1u << d;
+    if (!first && m->last[d] != t->sizes[d]) m->vary |= 1u << d & ~met;
     if (m->exact[d] == t->sizes[d]) exact |= 1u << d;
     m->last[d] = t->sizes[d];
   }
@@ -287,7 +288,7 @@ static bool view_has(const prep_tensor *pt, int64_t size) {
 static bool vary_size(padder *q, const prep_tensor *pt) {
   view w = {(tpu_dtype)pt->dtype, pt->t->rank, pt->t->sizes, pt->t->strides, pt->t->offset};
   view_memory *m = pt->memory;
-  uint32_t dims = groups_open(&pt->g, &w, true);
+  uint32_t dims = groups_open(&pt->g, &w, true) | groups_parts(&pt->g);
   for (int d = 0; d < w.rank; d++) {
     bool known = (m->vary >> d & 1) && m->exact[d] != q->size;
     if (w.sizes[d] != q->size || known) dims &= ~(1u << d);

@@ -28,9 +28,9 @@ tpu_error *step_first(tpu_storage *s, int axis, int64_t n);
 /* A view as a value of its own, the dims (bit mask) padded; a reference for the caller. May pause. */
 tpu_error *step_pad_view(const tpu_tensor *t, uint32_t dims, tpu_value **out);
 struct view_memory;
-/* Which of a view's open dims (groups_open) are generic; `key`: its class. step/sizes.h says by what
- * evidence. */
-uint32_t step_open_sizes(const text *key, const view *t, uint32_t open, bool split,
+/* Which of a view's open dims (groups_open, groups_parts) are generic; `key`: its class. step/sizes.h says by
+ * what evidence; those of the mask `met` by MEETING alone. */
+uint32_t step_open_sizes(const text *key, const view *t, uint32_t open, uint32_t met, bool split,
                          struct view_memory **memory);
 void step_saw_generic(int64_t size); /* a generic dim had this size */
 /* The same bytes as a flat value of another dtype. */

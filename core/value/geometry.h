@@ -25,6 +25,7 @@ typedef enum geom_kind {
 /* GEOM_GROUPS: how a tensor sees one dim of the value after its static runs were split. */
 typedef enum geom_link {
   LINK_STATIC, /* static dim: `size` elements from `start` */
+  LINK_PART,   /* static dim: a part of varying length, physical size `size`, from `start` */
   LINK_WHOLE,  /* generic dim, all of it */
   LINK_NARROW, /* generic dim, a part of it: physical size `size`, every `step`-th */
   LINK_SELECT, /* generic dim, one index of it */
@@ -70,6 +71,7 @@ bool groups_plan(const view *t, int vrank, const vdim *vd, geom *g);
 /* Tensor dims of the plan that may be static or generic, as one likes: those of a SPLIT or SPREAD link and,
  * where `expanded`, those without a stride. They are static until groups_vary says which sizes vary. */
 uint32_t groups_open(const geom *g, const view *t, bool expanded);
+uint32_t groups_parts(const geom *g); /* likewise, of a CHAIN too: parts of static dims */
 void groups_vary(geom *g, const view *t, uint32_t dims);
 /* Start operands of a plan: the offset, or one a link that begins somewhere, and strides. */
 static inline uint32_t geom_operands(const geom *g) { return g->kind == GEOM_GROUPS ? g->nstart : g->offset; }

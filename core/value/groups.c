@@ -166,12 +166,29 @@ uint32_t groups_open(const geom *g, const view *t, bool expanded) {
   return r;
 }
 
+static bool is_part(const geom *g, int i) {
+  bool fixed = g->kind == GEOM_CHAIN || g->link[i] == LINK_STATIC;
+  return fixed && g->dim[i] >= 0 && g->step[i] == 1 && g->size[i] > 1 && g->size[i] < g->extent[i];
+}
+
+uint32_t groups_parts(const geom *g) {
+  uint32_t r = 0;
+  for (int i = 0; i < g->n && !g->nspread; i++)
+    if (is_part(g, i)) r |= 1u << g->dim[i];
+  return r;
+}
+
 void groups_vary(geom *g, const view *t, uint32_t dims) {
   int64_t inner = 1, room = 0;
-  for (int i = 0; i < g->n; i++)
-    if (g->link[i] == LINK_SPLIT) room = g->extent[i];
   for (int d = 0; d < t->rank; d++)
     if (dims >> d & 1) g->phys[d] = ladder_rung(t->sizes[d]), g->generic = true;
+  for (int i = 0; i < g->n; i++) {
+    if (g->link[i] == LINK_SPLIT) room = g->extent[i];
+    if (!is_part(g, i) || !(dims >> g->dim[i] & 1)) continue;
+    int64_t *n = &g->phys[g->dim[i]];
+    if (*n > g->extent[i]) *n = g->extent[i];
+    g->link[i] = LINK_PART, g->size[i] = *n;
+  }
   for (int j = 1; j < g->nspread; j++) inner *= g->phys[g->spread[j]] ? 0 : t->sizes[g->spread[j]];
   int first = g->nspread ? g->spread[0] : 0; /* without a copy, where the rest is static and fits the room */
   if (room && inner && g->phys[first] && room % inner == 0) g->phys[first] = room / inner;
@@ -265,7 +282,7 @@ static Val split_links(B *b, const geom *g, Val full) {
   int v = 0;
   for (int i = 0; i < g->n; i++) {
     s.d[i] = (ir_dim){g->extent[i], 0};
-    if (g->link[i] == LINK_STATIC) continue;
+    if (g->link[i] == LINK_STATIC || g->link[i] == LINK_PART) continue;
     while (v < fs->rank && !fs->d[v].sym) v++;
     if (v < fs->rank) s.d[i] = fs->d[v++];
   }
@@ -278,6 +295,7 @@ static Val take_link(B *b, const geom *g, Val x, int i, const Val *starts, const
   case LINK_WHOLE:
   case LINK_SPLIT:
   case LINK_SPREAD: return x;
+  case LINK_PART:
   case LINK_NARROW: return b_narrow(b, x, i, start, g->size[i], g->step[i], syms[g->dim[i]]);
   default: break;
   }
@@ -358,10 +376,37 @@ static Val link_index(B *b, const geom *g, int i, ir_dim axis, Val size, Val sta
   shape line = {.rank = 1, .d = {axis}};
   Val at = b_iota(b, DT_I32, &line, 0), step = b_const_i(b, DT_I32, g->step[i]),
       zero = b_const_i(b, DT_I32, 0);
-  if (start != BAD) at = b_sub(b, at, b_cast(b, start, DT_I32));
+  if (start != BAD) at = b_sub(b, at, start);
   Val k = b_div(b, at, step);
   *taken = b_and(b, b_ge(b, at, zero), b_and(b, b_lt(b, k, size), b_eq(b, b_rem(b, at, step), zero)));
   return b_clamp(b, zero, k, b_const_i(b, DT_I32, g->size[i] - 1));
+}
+
+typedef struct window { /* of the old value, that a write replaces */
+  Val at[IR_MAX_RANK];
+  int64_t sizes[IR_MAX_RANK];
+  Val taken[IR_MAX_RANK]; /* which places of an axis are written, BAD: all */
+  Val update, mask;
+} window;
+
+/* One axis of the window, and the update as it lies there. A window of physical size that would reach over
+ * the end begins earlier. */
+static void put_link(B *b, const geom *g, int i, ir_dim axis, const Val *starts, const int32_t *syms,
+                     window *w) {
+  bool fixed = g->link[i] == LINK_STATIC || g->link[i] == LINK_SELECT;
+  Val zero = b_const_i(b, DT_I32, 0), start = g->start[i] < 0 ? BAD : b_cast(b, starts[g->start[i]], DT_I32);
+  w->at[i] = zero, w->sizes[i] = axis.n, w->taken[i] = BAD;
+  if (g->link[i] == LINK_WHOLE || (g->link[i] == LINK_STATIC && g->size[i] == axis.n)) return;
+  if (g->step[i] == 1) {
+    w->sizes[i] = g->size[i];
+    if (start != BAD)
+      w->at[i] = fixed ? start : b_clamp(b, zero, start, b_const_i(b, DT_I32, axis.n - g->size[i]));
+    if (fixed) return;
+    if (start != BAD) start = b_sub(b, start, w->at[i]);
+    axis = (ir_dim){g->size[i], 0};
+  }
+  Val index = link_index(b, g, i, axis, b_symbol_size(b, syms[g->dim[i]]), start, &w->taken[i]);
+  w->update = b_take(b, w->update, index, i);
 }
 
 Val groups_write(B *b, const geom *g, const view *t, Val full, Val update, const Val *starts,
@@ -385,17 +430,16 @@ Val groups_write(B *b, const geom *g, const view *t, Val full, Val update, const
   for (int i = 0; i < g->n && b_ok(b); i++)
     s.d[i] = g->dim[i] >= 0 ? b_shape(b, update)->d[k++] : (ir_dim){1, 0};
   update = b_reshape(b, update, &s);
-  Val mask = BAD;
+  window w = {.update = update, .mask = BAD};
+  for (int i = 0; i < g->n && b_ok(b); i++) put_link(b, g, i, b_shape(b, old)->d[i], starts, syms, &w);
+  if (!b_ok(b)) return BAD;
+  Val part = b_dynamic_slice(b, old, w.at, w.sizes);
   for (int i = 0; i < g->n && b_ok(b); i++) {
-    ir_dim axis = b_shape(b, old)->d[i];
-    if (g->link[i] == LINK_WHOLE || (g->link[i] == LINK_STATIC && g->size[i] == axis.n)) continue;
-    Val size =
-        g->link[i] == LINK_NARROW ? b_symbol_size(b, syms[g->dim[i]]) : b_const_i(b, DT_I32, g->size[i]);
-    Val taken, index = link_index(b, g, i, axis, size, g->start[i] < 0 ? BAD : starts[g->start[i]], &taken);
-    update = b_take(b, update, index, i);
-    taken = b_broadcast_dims(b, taken, b_shape(b, old), &i);
-    mask = mask == BAD ? taken : b_and(b, mask, taken);
+    if (w.taken[i] == BAD) continue;
+    Val taken = b_broadcast_dims(b, w.taken[i], b_shape(b, part), &i);
+    w.mask = w.mask == BAD ? taken : b_and(b, w.mask, taken);
   }
-  if (mask != BAD) update = b_select(b, mask, update, old);
-  return b_ok(b) ? b_reshape(b, update, b_shape(b, full)) : BAD;
+  if (w.mask != BAD) w.update = b_select(b, w.mask, w.update, part);
+  old = b_dynamic_update(b, old, w.update, w.at);
+  return b_ok(b) ? b_reshape(b, old, b_shape(b, full)) : BAD;
 }

@@ -1,5 +1,7 @@
 /* Verbs that move elements without computing: broadcast, reshape, transpose, slice, pad, concatenate, and
  * kin. */
+#include <stdlib.h>
+
 #include "ir/graph.h"
 
 static Val set_zero(B *b, Val v, uint32_t zero) {
@@ -459,6 +461,33 @@ Val b_dynamic_slice(B *b, Val x, const Val *starts, const int64_t *sizes) {
   return ir_opn(b, IR_DYNAMIC_SLICE, b_dtype(b, x), &s, ops, 1 + s.rank, t);
 }
 
+/* Is `what` among the values that v is computed from? */
+static bool reads(const B *b, Val v, Val what) {
+  if (v < what) return false;
+  uint8_t *needed = tpu_xcalloc((size_t)(v - what) + 1, 1);
+  needed[v - what] = 1;
+  for (Val i = v; i > what && !needed[0]; i--) { /* operands and regions come before */
+    if (!needed[i - what]) continue;
+    const ir_node *n = ir_nd(b, i);
+    for (int k = 0; k < n->nops; k++)
+      if (n->ops[k] >= what) needed[n->ops[k] - what] = 1;
+    for (int k = 0; k < n->nregions; k++)
+      for (int32_t j = b->regions.p[n->own[k]].begin; j < i; j++)
+        if (j >= what) needed[j - what] = 1;
+  }
+  bool found = needed[0];
+  free(needed);
+  return found;
+}
+
+/* XLA's CPU plugin fuses an update into its dynamic update and then writes in place, although the update
+ * reads the old value elsewhere, when there is a reshape in between (x[..., -1] = x[..., -1].flip(0) of a
+ * gathered x). What reads the old value is therefore computed before it is written. */
+static Val read_before_write(B *b, Val x, Val update) {
+  while (ir_nd(b, x)->op == IR_RESHAPE || ir_nd(b, x)->op == IR_BITCAST) x = ir_nd(b, x)->ops[0];
+  return reads(b, update, x) ? b_optimization_barrier(b, update) : update;
+}
+
 Val b_dynamic_update(B *b, Val x, Val update, const Val *starts) {
   if (ir_bad(b, x) || ir_bad(b, update)) return BAD;
   shape s = *b_shape(b, x);
@@ -473,7 +502,7 @@ Val b_dynamic_update(B *b, Val x, Val update, const Val *starts) {
   }
   if (b->err) return BAD;
   if (!s.rank) return update;
-  Val ops[2 + IR_MAX_RANK] = {x, update};
+  Val ops[2 + IR_MAX_RANK] = {x, read_before_write(b, x, update)};
   if (!same_starts(b, s.rank, starts, ops + 2)) return BAD;
   return ir_opn(b, IR_DYNAMIC_UPDATE, b_dtype(b, x), &s, ops, 2 + s.rank, NULL);
 }

@@ -90,6 +90,19 @@ def test_donated_updates_keep_other_holders() -> None:
     assert v.flatten().tolist() == [3, 4, 5, 6] and y.tolist() == [0, 1, 2, 3]
 
 
+def test_a_part_is_read_before_it_is_written(mode: str) -> None:
+    """In one program: what is written is computed from other places of what is there."""
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        y = x.index_select(0, torch.arange(13, device=x.device) % 2)
+        v = y.select(2, -1)
+        v.copy_(v.flip(0) * 0.5)
+        return y
+
+    x = data(2, 13, 4)
+    assert torch.equal(run(x.to("tpu")).cpu(), run(x))
+
+
 PROGRAM = """
 import torch
 x = torch.arange(12.0).reshape(3, 4).to("tpu")

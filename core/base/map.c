@@ -80,22 +80,6 @@ void map_put(map *m, const void *key, size_t n, uint64_t h, void *value) {
   e->value = value;
 }
 
-void map_del(map *m, const void *key, size_t n, uint64_t h) {
-  if (!m->cap) return;
-  map_entry *e = find(m, key, n, h);
-  if (!e->key) return;
-  free(e->key);
-  size_t mask = m->cap - 1, hole = (size_t)(e - m->slots);
-  for (size_t i = (hole + 1) & mask; m->slots[i].key; i = (i + 1) & mask) {
-    size_t home = m->slots[i].h & mask;
-    if (((i - home) & mask) < ((i - hole) & mask)) continue; /* may not move before its home */
-    m->slots[hole] = m->slots[i];
-    hole = i;
-  }
-  m->slots[hole] = (map_entry){0};
-  m->n--;
-}
-
 void *map_next(const map *m, size_t *it) {
   while (*it < m->cap) {
     const map_entry *e = &m->slots[(*it)++];

@@ -18,7 +18,6 @@ uint64_t hash_bytes(const void *p, size_t n);
 void *map_get(const map *m, const void *key, size_t n, uint64_t h);
 /* Adds or replaces. */
 void map_put(map *m, const void *key, size_t n, uint64_t h, void *value);
-void map_del(map *m, const void *key, size_t n, uint64_t h);
 /* Walks all values; `it` starts at 0. NULL at the end. */
 void *map_next(const map *m, size_t *it);
 void map_free(map *m);

@@ -77,8 +77,6 @@ int b_masks_left_out(const B *b);
 void b_set_precision(B *b, int p);
 /* Whether to avoid the slow spots of the CPU plugin (default true); off for other platforms. */
 void b_set_cpu_lowering(B *b, bool cpu);
-/* The padding of the generic dims in `axes` of a parameter is known to hold zeros. */
-void b_param_zero_pad(B *b, Val param, uint32_t axes);
 
 /* --- asking ------------------------------------------------------------------------------------------------
  */
@@ -152,8 +150,6 @@ Val b_erf_inv(B *b, Val x);
 Val b_lgamma(B *b, Val x);
 Val b_digamma(B *b, Val x);
 Val b_zeta(B *b, Val x, Val q);
-Val b_polygamma(B *b, Val n, Val x);
-Val b_bessel_i1e(B *b, Val x);
 Val b_next_after(B *b, Val x, Val y);
 
 /* --- shapes ------------------------------------------------------------------------------------------------
@@ -258,9 +254,6 @@ typedef struct b_window { /* all arrays have x's rank; 0-filled = default of 1 f
   int64_t base_dilation[IR_MAX_RANK], window_dilation[IR_MAX_RANK];
 } b_window;
 Val b_reduce_window(B *b, b_red kind, Val x, const b_window *w); /* SUM, MAX (keeps NaN), MIN, PROD */
-/* Max over windows with the flat index (row-major over the last `spatial` dims of x without padding) of the
- * first maximum, i64. */
-Val b_max_window_index(B *b, Val x, const b_window *w, int spatial, Val *index);
 typedef struct b_conv {
   int spatial; /* 1, 2, 3; x is [N, C, spatial...], w is [O, C/groups, spatial...], result [N, O, spatial...]
                 */

@@ -305,7 +305,5 @@ Val b_erfc(B *b, Val x) { return special(b, IR_ERFC, &x, 1); }
 Val b_erf_inv(B *b, Val x) { return special(b, IR_ERF_INV, &x, 1); }
 Val b_lgamma(B *b, Val x) { return special(b, IR_LGAMMA, &x, 1); }
 Val b_digamma(B *b, Val x) { return special(b, IR_DIGAMMA, &x, 1); }
-Val b_bessel_i1e(B *b, Val x) { return special(b, IR_BESSEL_I1E, &x, 1); }
 Val b_zeta(B *b, Val x, Val q) { return special(b, IR_ZETA, (Val[]){x, q}, 2); }
-Val b_polygamma(B *b, Val n, Val x) { return special(b, IR_POLYGAMMA, (Val[]){n, x}, 2); }
 Val b_next_after(B *b, Val x, Val y) { return special(b, IR_NEXT_AFTER, (Val[]){x, y}, 2); }

@@ -318,10 +318,6 @@ void b_param_alias(B *b, Val param, int out_index) {
     b->alias.p[n->tag] = out_index;
 }
 
-void b_param_zero_pad(B *b, Val param, uint32_t axes) {
-  if (!ir_bad(b, param)) b->nodes.p[param].zero = axes;
-}
-
 void b_return(B *b, Val v) {
   if (!b->err && v < 0) b_fail(b, TPU_INTERNAL, "a result of the program is missing");
   if (!b->err) IR_PUSH(b->results, v);

@@ -379,6 +379,10 @@ void ret(L *l, Val v) {
   if (v == BAD && b_ok(l->b) && !l->declined) l_fail(l, TPU_INTERNAL, "the lowering gave no value");
   add_result(l, (l_result){.v = v});
 }
+void ret_columns(L *l, Val v) {
+  ret(l, v);
+  l->results[l->nresults - 1].columns = true;
+}
 void ret_none(L *l) { add_result(l, (l_result){.v = BAD}); }
 
 void l_write(L *l, int i, int k, Val v) {

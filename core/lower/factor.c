@@ -32,15 +32,15 @@ static void qr(L *l) {
   int64_t m = la_rows(b, a), n = la_cols(b, a), k = m < n ? m : n;
   if (!b_ok(b)) return;
   Val packed = b_qr(b, a, &taus);
-  ret(l, only_r ? la_empty(b, b_dtype(b, a)) : reflectors(b, packed, taus, complete ? m : k));
-  ret(l, la_triu(b, complete ? packed : la_head_rows(b, packed, k), 0));
+  ret_columns(l, only_r ? la_empty(b, b_dtype(b, a)) : reflectors(b, packed, taus, complete ? m : k));
+  ret_columns(l, la_triu(b, complete ? packed : la_head_rows(b, packed, k), 0));
 }
 
 static void geqrf(L *l) {
   B *b = l_b(l);
   Val a, taus;
   if (!la_matrix(l, 0, "torch.geqrf", false, &a)) return;
-  ret(l, b_qr(b, a, &taus));
+  ret_columns(l, b_qr(b, a, &taus));
   ret(l, taus);
 }
 
@@ -59,7 +59,7 @@ static void householder_product(L *l) {
     l_fail(
         l, TPU_RUNTIME,
         "torch.linalg.householder_product: input.shape[-1] must be greater than or equal to tau.shape[-1]");
-  if (b_ok(b)) ret(l, reflectors(b, a, taus, n));
+  if (b_ok(b)) ret_columns(l, reflectors(b, a, taus, n));
 }
 
 /* ormqr(self, tau, other, left, transpose) */
@@ -80,7 +80,7 @@ static void ormqr(L *l) {
   if (!b_ok(b)) return;
   Val q = reflectors(b, a, tau, m);
   if (l_bool(l, 4)) q = la_adjoint(b, q);
-  ret(l, left ? b_matmul(b, q, other) : b_matmul(b, other, q));
+  ret_columns(l, left ? b_matmul(b, q, other) : b_matmul(b, other, q));
 }
 
 /* --- eigenvalues --- */
@@ -92,7 +92,7 @@ static void eigh(L *l) {
   if (!la_matrix(l, 0, "linalg.eigh", true, &a)) return;
   char c = l_string(l, 1)[0];
   ret(l, b_eigh(b, a, c == 'L' || c == 'l', &v));
-  ret(l, l_bool(l, 2) ? v : la_empty(b, b_dtype(b, a)));
+  ret_columns(l, l_bool(l, 2) ? v : la_empty(b, b_dtype(b, a)));
 }
 
 /* --- singular values: one-sided Jacobi ---
@@ -248,9 +248,9 @@ static void linalg_svd(L *l) {
     if (!vectors) u = vh = la_empty(b, dt);
   }
   Val left = turned && vectors ? la_adjoint(b, vh) : u, right = turned && vectors ? la_adjoint(b, u) : vh;
-  ret(l, vectors ? la_unflat(b, left, &s) : left);
+  ret_columns(l, vectors ? la_unflat(b, left, &s) : left);
   ret(l, la_unflat(b, d.s, &s));
-  ret(l, vectors ? la_unflat(b, right, &s) : right);
+  ret_columns(l, vectors ? la_unflat(b, right, &s) : right);
 }
 
 /* --- least squares --- */
@@ -286,7 +286,7 @@ static void lstsq(L *l) {
   Val v = b_matmul(b, la_adjoint(b, left), la_flat(b, rhs));
   v = b_matmul(b, right, b_mul(b, v, b_unsqueeze(b, b_cast(b, inv, dt), 2)));
   Val x = la_unflat(b, v, &s);
-  ret(l, vector ? b_squeeze(b, x, s.rank - 1) : x);
+  (vector ? ret : ret_columns)(l, vector ? b_squeeze(b, x, s.rank - 1) : x);
   bool residuals = m > n && (svd_driver || !strcmp(driver, "gels"));
   if (residuals) {
     Val e = b_abs(b, b_sub(b, b_matmul(b, a, x), rhs));

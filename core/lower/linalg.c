@@ -257,7 +257,7 @@ static void lu_factor(L *l) {
   check_info(
       l, f.info, l_bool(l, 2),
       "torch.linalg.lu_factor: U is singular and using it on lu_solve would result in a division by zero.");
-  ret(l, la_unflat(b, f.lu, &s));
+  ret_columns(l, la_unflat(b, f.lu, &s));
   ret(l, la_unflat(b, f.pivots, &s));
   ret(l, la_unflat(b, f.info, &s));
 }
@@ -373,7 +373,7 @@ static void lu_solve(L *l) {
   shape batch = common_batch(b, a, rhs);
   Val perm = permutation(b, to_batch(b, l_tensor(l, 1), &batch, 1), la_rows(b, a));
   Val v = solve_lu(b, to_batch(b, a, &batch, 2), perm, to_batch(b, rhs, &batch, 2), left, l_bool(l, 4));
-  ret(l, from_batch(b, v, &batch));
+  (left ? ret_columns : ret)(l, from_batch(b, v, &batch));
 }
 
 static bool is_vector(B *b, Val a, Val rhs) {
@@ -418,8 +418,8 @@ static void solve(L *l) {
   Val packed = to_batch(b, la_unflat(b, f.lu, &s), &batch, 2),
       perm = to_batch(b, la_unflat(b, f.perm, &s), &batch, 1);
   Val v = from_batch(b, solve_lu(b, packed, perm, to_batch(b, rhs, &batch, 2), left, false), &batch);
-  ret(l, vector ? b_squeeze(b, v, b_rank(b, v) - 1) : v);
-  ret(l, la_unflat(b, f.lu, &s));
+  (left ? ret_columns : ret)(l, vector ? b_squeeze(b, v, b_rank(b, v) - 1) : v);
+  ret_columns(l, la_unflat(b, f.lu, &s));
   ret(l, la_unflat(b, f.pivots, &s));
   ret(l, la_unflat(b, f.info, &s));
 }
@@ -436,7 +436,7 @@ static void inverse(L *l) {
              "torch.linalg.inv_ex: The diagonal element is zero, the inversion could not be completed "
              "because the input matrix is singular.");
   Val eye = la_eye(b, b_dtype(b, a), b_shape(b, flat), la_rows(b, a), la_rows(b, a));
-  ret(l, la_unflat(b, solve_lu(b, f.lu, f.perm, eye, true, false), &s));
+  ret_columns(l, la_unflat(b, solve_lu(b, f.lu, f.perm, eye, true, false), &s));
   ret(l, la_unflat(b, f.info, &s));
 }
 
@@ -465,7 +465,7 @@ static void determinant(L *l) {
   } else {
     ret(l, la_unflat(b, b_mul(b, parity, b_reduce(b, RED_PROD, d, 2, false)), &s));
   }
-  ret(l, la_unflat(b, f.lu, &s));
+  ret_columns(l, la_unflat(b, f.lu, &s));
   ret(l, la_unflat(b, pivots, &s));
 }
 
@@ -536,7 +536,7 @@ static void cholesky(L *l) {
           ? "cholesky: The factorization could not be completed because the input is not positive-definite."
           : "linalg.cholesky_ex: The factorization could not be completed because the input is not "
             "positive-definite.");
-  ret(l, f);
+  ret_columns(l, f);
   if (!l_datum(l)) ret(l, info);
 }
 
@@ -550,8 +550,8 @@ static void cholesky_inverse(L *l) {
   B *b = l_b(l);
   Val x;
   if (!la_matrix(l, 0, "cholesky_inverse", true, &x)) return;
-  ret(l, cholesky_back(b, x, la_eye(b, b_dtype(b, x), b_shape(b, x), la_rows(b, x), la_rows(b, x)),
-                       l_bool(l, 1)));
+  ret_columns(l, cholesky_back(b, x, la_eye(b, b_dtype(b, x), b_shape(b, x), la_rows(b, x), la_rows(b, x)),
+                               l_bool(l, 1)));
 }
 
 /* _cholesky_solve_helper(self, A, upper) */
@@ -559,7 +559,7 @@ static void cholesky_solve(L *l) {
   B *b = l_b(l);
   Val rhs, f;
   if (!la_matrix(l, 0, "cholesky_solve", false, &rhs) || !la_matrix(l, 1, "cholesky_solve", true, &f)) return;
-  ret(l, cholesky_back(b, f, rhs, l_bool(l, 2)));
+  ret_columns(l, cholesky_back(b, f, rhs, l_bool(l, 2)));
 }
 
 /* --- triangular systems --- */
@@ -572,11 +572,11 @@ static void triangular_solve(L *l) {
       !la_matrix(l, 1, "torch.triangular_solve", true, &a))
     return;
   Val v = b_triangular_solve(b, a, rhs, true, !l_bool(l, 2), l_bool(l, 4), l_bool(l, 3) ? 1 : 0);
-  ret(l, v);
+  ret_columns(l, v);
   if (!b_ok(b)) return;
   shape s = *b_shape(b, v);
   s.d[s.rank - 1] = s.d[s.rank - 2];
-  ret(l, b_broadcast_to(b, a, &s));
+  ret_columns(l, b_broadcast_to(b, a, &s));
 }
 
 /* linalg_solve_triangular(self, B, *, upper, left, unitriangular) */
@@ -588,7 +588,7 @@ static void solve_triangular(L *l) {
     return;
   if (b_dtype(b, a) != b_dtype(b, rhs))
     l_fail(l, TPU_RUNTIME, "linalg.solve_triangular: Expected A and B to have the same dtype");
-  ret(l, b_triangular_solve(b, a, rhs, l_bool(l, 3), !l_bool(l, 2), l_bool(l, 4), 0));
+  ret_columns(l, b_triangular_solve(b, a, rhs, l_bool(l, 3), !l_bool(l, 2), l_bool(l, 4), 0));
 }
 
 const tpu_row rows_linalg[] = {{"linalg_lu_factor_ex", lu_factor, 0, ROW_NONE},

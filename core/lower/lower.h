@@ -110,8 +110,9 @@ Val l_tensor_as(L *l, int i, tpu_dtype dt); /* l_tensor or l_scalar, cast */
 Val l_to_float(L *l, int i);                /* l_tensor cast to l_float_type of its dtype */
 
 /* --- results --- */
-void ret(L *l, Val v); /* the next result, in the schema's order (and list order for Tensor[]) */
-void ret_none(L *l);   /* an undefined tensor (output_mask says no) */
+void ret(L *l, Val v);         /* the next result, in the schema's order (and list order for Tensor[]) */
+void ret_columns(L *l, Val v); /* a matrix column by column in memory, as PyTorch gives those of LAPACK */
+void ret_none(L *l);           /* an undefined tensor (output_mask says no) */
 void l_write(L *l, int i, int k,
              Val v); /* argument i (item k of a list, else 0) gets a new value: ops that write besides
                         returning, e.g. running_mean of native_batch_norm, _fused_adam_ */

@@ -6,8 +6,9 @@
 #include "step/op.h"
 
 typedef struct l_result {
-  Val v;      /* BAD: an undefined tensor */
-  bool write; /* l_write: goes to argument tensor `target` */
+  Val v;        /* BAD: an undefined tensor */
+  bool columns; /* the last two dims lie column by column */
+  bool write;   /* l_write: goes to argument tensor `target` */
   uint32_t target;
 } l_result;
 

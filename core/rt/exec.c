@@ -217,15 +217,6 @@ tpu_error *rt_exec_load(const void *bytes, size_t n, rt_exec **out) {
   return wrap(a->executable, out);
 }
 
-int64_t rt_exec_code_bytes(const rt_exec *e) {
-  if (!rt_usable()) return 0;
-  PJRT_ARGS(pjrt_ref_out, a, .object = e->program);
-  tpu_error *error = rt_call(PJRT_EXECUTABLE_CODE_SIZE, a);
-  if (!error) return a->out.i64;
-  tpu_error_free(error);
-  return 0;
-}
-
 int rt_exec_num_outputs(const rt_exec *e) { return (int)e->nouts; }
 
 static tpu_error *refuse(const rt_exec *e, int device, PJRT_Buffer *const *args, size_t nargs, size_t nouts) {

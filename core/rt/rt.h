@@ -68,7 +68,6 @@ tpu_error *rt_compile(const char *mlir, size_t n, void (*late)(void *ctx, rt_exe
 tpu_error *rt_exec_serialize(const rt_exec *e, text *out);
 /* Bytes must be ours and verified: the plugin accepts some corrupt ones. */
 tpu_error *rt_exec_load(const void *bytes, size_t n, rt_exec **out);
-int64_t rt_exec_code_bytes(const rt_exec *e);
 int rt_exec_num_outputs(const rt_exec *e);
 void rt_exec_free(rt_exec *e);
 

@@ -73,7 +73,6 @@ static tpu_error *launches(all *s) {
   TRY(compile(NOTHING, &s->nothing));
   TRY(rt_exec_serialize(s->add, &s->bytes));
   TRY(rt_exec_load(s->bytes.p, s->bytes.n, &s->loaded));
-  rt_exec_code_bytes(s->loaded);
   PJRT_Buffer *args[] = {s->a, s->copy};
   int64_t keep[] = {1};
   TRY(rt_execute(s->loaded, 0, args, 2, keep, 1, s->outs, 2));

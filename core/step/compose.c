@@ -94,8 +94,6 @@ void c_return(composition *c, const tpu_tensor *t, int rank, const int64_t *size
   m->t.rank = (uint8_t)rank;
 }
 
-void c_return_none(composition *c) { c->result[c->nresults++] = -1; }
-
 tpu_error *c_decline(composition *c, const char *why) {
   ((tpu_call *)c->call)->declined = why;
   return NULL;

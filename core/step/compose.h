@@ -41,7 +41,6 @@ const tpu_tensor *c_view(composition *c, const tpu_tensor *t, int rank, const in
 tpu_error *c_first(composition *c, const tpu_tensor *t, int axis, int64_t n);
 /* The next result: t's storage seen contiguously from its start as these sizes. */
 void c_return(composition *c, const tpu_tensor *t, int rank, const int64_t *sizes);
-void c_return_none(composition *c);
 tpu_error *c_decline(composition *c, const char *why); /* to the CPU fallback; before anything was returned */
 
 tpu_error *c_plain(

@@ -266,7 +266,7 @@ static void result_strides(const tpu_op *op, int rank, const int64_t *sizes, int
   else if (op->row->flags & ROW_LIKE_SELF && like_self(op, rank, sizes))
     layout_elementwise(1, &(strided){rank, sizes, op->tensors[0].strides}, rank, sizes, strides);
   else if (n && (op->row->flags & ROW_CHANNELS))
-    layout_channels(n, ops, rank, sizes, strides);
+    layout_channels(n, ops, op->args[0].tag == TPU_A_TENSORS, rank, sizes, strides);
   else
     layout_contiguous(rank, sizes, strides);
 }
@@ -282,7 +282,7 @@ static void list_strides(const tpu_op *op, uint32_t k, int rank, const int64_t *
     layout_contiguous(rank, sizes, strides);
 }
 
-static void new_result(finish *f, uint32_t k, Val v) {
+static void new_result(finish *f, uint32_t k, Val v, bool columns) {
   B *b = f->l->b;
   tpu_op *op = f->l->op;
   const shape *s = b_shape(b, v);
@@ -293,8 +293,10 @@ static void new_result(finish *f, uint32_t k, Val v) {
     return;
   }
   for (int i = 0; i < rank; i++) sizes[i] = s->d[i].n;
-  if (op->nargs && op->args[0].tag == TPU_A_TENSORS)
+  if (op->nargs && op->args[0].tag == TPU_A_TENSORS && !(op->row->flags & ROW_CHANNELS))
     list_strides(op, k, rank, sizes, strides);
+  else if (columns)
+    layout_columns(rank, sizes, strides);
   else
     result_strides(op, rank, sizes, strides);
   bool generic = b_is_generic(b, v);
@@ -448,7 +450,7 @@ static void finish_results(finish *f) {
       if (f->describe) add_out(op)->kind = OUT_NONE;
       k++;
     } else {
-      new_result(f, k++, res->v);
+      new_result(f, k++, res->v, res->columns);
     }
   }
   if (f->describe) op->nresults = op->nouts;

@@ -11,6 +11,13 @@ void layout_contiguous(int rank, const int64_t *sizes, int64_t *strides) {
   }
 }
 
+void layout_columns(int rank, const int64_t *sizes, int64_t *strides) {
+  layout_contiguous(rank, sizes, strides);
+  if (rank < 2) return;
+  strides[rank - 2] = 1;
+  strides[rank - 1] = sizes[rank - 2] > 1 ? sizes[rank - 2] : 1;
+}
+
 static bool same_sizes(const strided *o, int rank, const int64_t *sizes) {
   if (o->rank != rank) return false;
   for (int i = 0; i < rank; i++)
@@ -82,12 +89,11 @@ static bool is_channels_last(const strided *o) {
   return true;
 }
 
-void layout_channels(int n, const strided *ops, int rank, const int64_t *sizes, int64_t *strides) {
-  layout_contiguous(rank, sizes, strides);
-  if (rank != 4 && rank != 5) return;
-  for (int k = 0; k < n && k < 2; k++)
-    if (ops[k].rank == rank && is_channels_last(&ops[k])) {
-      channels_strides(rank, sizes, strides);
-      return;
-    }
+void layout_channels(int n, const strided *ops, bool all, int rank, const int64_t *sizes, int64_t *strides) {
+  int so = 0;
+  for (int k = 0; k < n && (all || k < 2); k++) so += ops[k].rank == rank && is_channels_last(&ops[k]);
+  if ((rank == 4 || rank == 5) && (all ? n && so == n : so))
+    channels_strides(rank, sizes, strides);
+  else
+    layout_contiguous(rank, sizes, strides);
 }

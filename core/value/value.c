@@ -39,7 +39,7 @@ tpu_cell *cell_create(PJRT_Buffer *buf, int device, int64_t bytes) {
 
 void cell_retain(tpu_cell *c) { c->refs++; }
 
-void cell_release(tpu_cell *c) {
+static void cell_release(tpu_cell *c) {
   if (!c || --c->refs) return;
   memory_count(c->device, -c->bytes);
   if (c->buf) rt_buffer_free(c->buf);

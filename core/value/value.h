@@ -71,7 +71,6 @@ typedef struct tpu_value {
 /* A cell takes over the buffer; one reference for the caller. */
 tpu_cell *cell_create(PJRT_Buffer *buf, int device, int64_t bytes);
 void cell_retain(tpu_cell *c);
-void cell_release(tpu_cell *c);
 /* A launch that was given the cell's buffer wrote rows up to `claimed` and gave it back as `buf`; one more
  * reference, for the new value. */
 void cell_append(tpu_cell *c, PJRT_Buffer *buf, int axis, int64_t claimed);

@@ -611,12 +611,6 @@ static PJRT_Error *num_outputs(void *args) {
   return leave(NULL);
 }
 
-static PJRT_Error *code_size(void *args) {
-  ENTER(EXECUTABLE_CODE_SIZE, pjrt_ref_out);
-  a->out.i64 = (int64_t)strlen(((PJRT_Executable *)a->object)->p->mlir);
-  return leave(NULL);
-}
-
 /* What a real plugin checks, and also types and ranks, which it does not. */
 static PJRT_Error *check_args(const program *p, const pjrt_execute *a) {
   char words[128];
@@ -717,7 +711,6 @@ const void *fake_api(void) {
       {PJRT_DEVICE_MEMORY_STATS, device_memory_stats},
       {PJRT_EXECUTABLE_DESTROY, executable_destroy},
       {PJRT_EXECUTABLE_NUM_OUTPUTS, num_outputs},
-      {PJRT_EXECUTABLE_CODE_SIZE, code_size},
       {PJRT_EXECUTABLE_SERIALIZE, serialize},
       {PJRT_LOADED_DESTROY, loaded_destroy},
       {PJRT_LOADED_GET_EXECUTABLE, get_executable},

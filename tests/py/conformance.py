@@ -41,6 +41,17 @@ GAUGE = {
 }  # fmt: skip
 
 UNDEFINED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
+# Dense results that do not lie in memory as the CPU's do, and why.
+_FFT = "the CPU's FFT library leaves the dims that it transforms innermost"
+STRIDES = {
+    **dict.fromkeys(
+        (f"fft.{i}{kind}fft{dims}" for kind in ("", "h", "r") for i in ("", "i") for dims in ("", "2", "n")),
+        _FFT,
+    ),
+    "nonzero": "a prefix of as many rows as there could be, so that no program is made for a count",
+    "argwhere": "see nonzero",
+    "unique_consecutive": "the CPU's kernel puts the dim first and leaves it there",
+}
 HOST_ARGUMENTS = ("tensor_split",)  # which PyTorch wants on the CPU, whatever the device
 
 
@@ -124,6 +135,21 @@ def alike(got, expected) -> str:
     return worst
 
 
+def dense(t: torch.Tensor) -> bool:
+    """Without gaps and overlaps: .cpu() keeps such strides."""
+    return t.layout == torch.strided and torch.ops.aten.is_non_overlapping_and_dense.default(t)
+
+
+def layouts(got, expected) -> str:
+    """ "" when dense tensors have the CPU's strides along dims of more than one element."""
+    for x, y in zip(tensors(got), tensors(expected), strict=True):
+        if x.layout == y.layout and x.numel() and dense(x) and dense(y):
+            a, b = ([s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1] for t in (x, y))
+            if a != b:
+                return f"strides {tuple(x.stride())} for {tuple(y.stride())} of {tuple(y.shape)}"
+    return ""
+
+
 class Draws(TorchDispatchMode):
     """Whether an op that draws random numbers was seen."""
 
@@ -143,11 +169,12 @@ def compare(op, got, expected, random: bool) -> str:
     if random:
         a, b = shapes(got[0]), shapes(expected[0])
         return "" if a == b else f"{a} for {b}"
+    laid = "" if op.name in STRIDES or op.name in UNDEFINED else layouts(got[0], expected[0])
     gauge = GAUGE.get(op.name, lambda out: out)
     forward, backward = alike(gauge(got[0]), gauge(expected[0])), alike(got[1], expected[1])
     if forward in ("", LOOSE) and backward not in ("", LOOSE):
         return "backward: " + backward
-    return forward if forward not in ("", LOOSE) else forward or backward
+    return forward if forward not in ("", LOOSE) else laid or forward or backward
 
 
 def run(op, sample) -> Outcome:

@@ -58,9 +58,8 @@ def test_unary_int(dt):
 
 def test_unary_bits():
     x = torch.tensor([0, 1, -1, 5, -128], dtype=torch.int32)
-    g = run(lambda b, p, x: [b.b_not(x), b.b_popcnt(x), b.b_clz(x), b.b_imag(x)], x)
-    same(g, [~x, torch.tensor([bin(v & 0xFFFFFFFF).count("1") for v in x.tolist()], dtype=torch.int32),
-             torch.tensor([32 - (v & 0xFFFFFFFF).bit_length() for v in x.tolist()], dtype=torch.int32), torch.zeros_like(x)], 0)  # fmt: skip
+    g = run(lambda b, p, x: [b.b_not(x), b.b_imag(x)], x)
+    same(g, [~x, torch.zeros_like(x)], 0)
 
 
 def test_unary_complex():

@@ -206,13 +206,11 @@ def test_masks_are_shared_and_vanish():
     m = b.b_mask_pad(x, 2, zero)
     assert b.b_mask_pad(m, 2, zero) == m and b.b_mask_pad(x, 1, zero) == x
     assert b.b_mask_pad(b.b_transpose(m, ints([1, 0])), 1, zero) == b.b_transpose(m, ints([1, 0]))
-    b.b_param_zero_pad(x, 2)
-    assert b.b_mask_pad(x, 2, zero) == x
-    assert b.b_mask_pad(x, 2, b.b_const(torch.float32, 1.0)) != x
+    assert b.b_mask_pad(m, 2, b.b_const(torch.float32, 1.0)) != m
     for n in (5, 7):  # through an append, and right
         p = Program(sizes={"n": n}, rung={"n": 8}, fill=0.0)
         x, y = p.param(torch.ones(2, n), {1: "n"}), p.param(torch.ones(2, 1))
-        p.b.b_param_zero_pad(x, 2)
+        x = p.b.b_mask_pad(x, 2, p.b.b_const(torch.float32, 0.0))
         v = p.b.b_append(x, y, 1, wide(12))
         assert p.b.b_mask_pad(v, 2, p.b.b_const(torch.float32, 0.0)) == v
         p.ret(p.b.b_sum(v, 2, 0))

@@ -464,3 +464,42 @@ def test_views_in_every_mode(mode):
         return y, w, y[-1:].expand(3, 6).sum(0)
 
     both(f, data(4, 6))
+
+
+def test_concatenation_keeps_channels_last():
+    a, b = torch.rand(2, 3, 4, 5), torch.rand(2, 2, 4, 5)
+    last = dict(memory_format=torch.channels_last)
+    for x, y in ((a.to(**last), b.to(**last)), (a.to(**last), b), (a, b.to(**last)), (a, b)):
+        both(lambda x, y: torch.cat([x, y], 1), x, y)
+        both(lambda x, y: torch.cat([x, y, x, x], 1), x, y)
+    both(lambda x: torch.cat([x], 1), a.to(**last))
+
+
+def test_matrices_of_linear_algebra_lie_column_by_column():
+    a, b = torch.rand(2, 4, 4) + 4 * torch.eye(4), torch.rand(2, 4, 3)
+    la = torch.linalg
+    for fn in (
+        la.inv,
+        la.qr,
+        la.lu_factor,
+        la.lu,
+        lambda x: la.qr(x[..., :2], mode="complete"),
+        lambda x: la.cholesky(x @ x.mT, upper=True),
+        lambda x: torch.cholesky_inverse(la.cholesky(x @ x.mT)),
+        lambda x: la.householder_product(*torch.geqrf(x)),
+        torch.geqrf,
+        la.matrix_exp,
+    ):
+        both(fn, a, atol=1e-4, rtol=1e-4)  # matrix_exp is of the size of 1e3
+    for left in (True, False):
+        for fn in (
+            lambda x, y, left=left: la.solve(x, y if left else y.mT, left=left),
+            lambda x, y, left=left: la.solve_triangular(x, y if left else y.mT, left=left, upper=True),
+            lambda x, y, left=left: la.lu_solve(*la.lu_factor(x), y if left else y.mT, left=left),
+        ):
+            both(fn, a, b)
+    both(la.solve, a, b[..., 0])
+    for x in (a, a[..., :2]):  # vectors are the CPU's up to their signs
+        for fn in (la.svd, lambda x: la.svd(x, full_matrices=False), lambda x: la.eigh(x @ x.mT)):
+            strides = [[t.stride() for t in fn(x.to(d))] for d in ("cpu", "tpu")]
+            assert strides[0] == strides[1]

@@ -34,7 +34,10 @@ module @program {
     %29 = "stablehlo.broadcast_in_dim"(%28) <{broadcast_dimensions = array<i64: 0, 1, 2>}> : (tensor<2x1x1xf32>) -> tensor<2x1x16xf32>
     %30 = stablehlo.divide %21, %29 : tensor<2x1x16xf32>
     %31 = "stablehlo.select"(%12, %30, %22) : (tensor<2x1x16xi1>, tensor<2x1x16xf32>, tensor<2x1x16xf32>) -> tensor<2x1x16xf32>
-    %32 = "stablehlo.dot_general"(%31, %4) <{dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]}> : (tensor<2x1x16xf32>, tensor<2x16x8xf32>) -> tensor<2x1x8xf32>
-    return %32, %3, %4 : tensor<2x1x8xf32>, tensor<2x16x8xf32>, tensor<2x16x8xf32>
+    %32 = stablehlo.constant dense<0.0> : tensor<2x16x8xf32>
+    %33 = "stablehlo.broadcast_in_dim"(%11) <{broadcast_dimensions = array<i64: 1>}> : (tensor<16xi1>) -> tensor<2x16x8xi1>
+    %34 = "stablehlo.select"(%33, %4, %32) : (tensor<2x16x8xi1>, tensor<2x16x8xf32>, tensor<2x16x8xf32>) -> tensor<2x16x8xf32>
+    %35 = "stablehlo.dot_general"(%31, %34) <{dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]}> : (tensor<2x1x16xf32>, tensor<2x16x8xf32>) -> tensor<2x1x8xf32>
+    return %35, %3, %4 : tensor<2x1x8xf32>, tensor<2x16x8xf32>, tensor<2x16x8xf32>
   }
 }

@@ -11,10 +11,10 @@
  *  - VIEWS: where a view splits or expands, nothing says which of its sizes vary; that is what was different
  * the last time that the same operand of the same row was such a view. Of a split seen for the first time, it
  * is the dim whose size a generic dim had latest, else the outermost. A part of a static dim (a static cache)
- * counts where it is written and where it begins at the front: fixed parts begin anywhere. Evidence marks the op's class (its
- * structure with that size left open) and the classes of the ops that made the operand, back to the host's
- * uploads, so that from the next size on the value is born generic. All of this happens on memo misses and
- * uploads: a call that was seen before pays nothing.
+ * counts where it is written and where it begins at the front: fixed parts begin anywhere. Evidence marks the
+ * op's class (its structure with that size left open) and the classes of the ops that made the operand, back
+ * to the host's uploads, so that from the next size on the value is born generic. All of this happens on memo
+ * misses and uploads: a call that was seen before pays nothing.
  *
  * The size before the evidence stays exact: it has its programs, and they are at least as good.
  * Sizes 0 and 1 never turn generic: 1 broadcasts. Which size a dim "has" is compared as a number here; that

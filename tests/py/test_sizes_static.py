@@ -46,7 +46,7 @@ def attend(weight: torch.Tensor, cache: torch.Tensor, n: int, at: int, write) ->
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_parts_of_varying_length(name: str, mode: str) -> None:
+def test_parts_of_varying_length(name: str, mode: str, fresh) -> None:
     weights = [data(10, 12).to(device).requires_grad_() for device in ("cpu", "tpu")]
     caches = [torch.zeros(1, 3, ROOM, 4, device=device) for device in ("cpu", "tpu")]
     with torch.no_grad(), torch.tpu.sizes("auto"):

@@ -115,10 +115,11 @@ static _Thread_local int depth;
 static tpu_error *find_op(prep *p, sized_call *sc, const tpu_call **call, tpu_op **op) {
   bool changed = false;
   TRY(prep_call(p, *call, false));
-  if (!(*op = op_find(p))) {
+  if (!(*op = op_find(p)) || !(*op)->learned) {
     TRY(sizes_learn(p, sc, call, &changed));
     if (changed) TRY(prep_call(p, *call, false));
     if (!(*op = op_find(p))) TRY(op_make(p, op));
+    (*op)->learned = true;
   }
   for (int sizes = 0; sizes < 4 && (*op)->needs_exact; sizes++) {
     TRY(sizes_meet(p, sc, call, &changed));

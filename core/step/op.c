@@ -25,6 +25,11 @@ void op_clear_programs(void (*drop)(struct program *)) {
     }
 }
 
+void op_unlearn(void) {
+  size_t it = 0;
+  for (tpu_op *op; (op = map_next(&memo, &it));) op->learned = false;
+}
+
 /* --- copies of the call's structure --- */
 typedef struct copier { /* walks the arguments in the order in which prep_call did */
   tpu_op *op;

@@ -102,6 +102,7 @@ typedef struct tpu_op {
   const op_size *needs; /* sizes that must not be negative: else the call is for exact values */
   uint32_t nneeds;
   const char *needs_exact; /* its lowering has no form for these generic dims: why */
+  bool learned;            /* its call was looked at for sizes that vary (step/sizes.h) */
   int masks_left_out;      /* with masks disabled */
   bool needs_resize;       /* OUT: the out tensors do not have the result's sizes, which stand in outs */
   struct program *program; /* strict: the op alone; NULL until first run */
@@ -137,5 +138,6 @@ int64_t op_dim_size(const tpu_op *op, const vdim *d, const int64_t *sizes);
 bool op_fits(const tpu_op *op, const int64_t *sizes);
 int op_count(void);
 void op_clear_programs(void (*drop)(struct program *));
+void op_unlearn(void); /* no op is `learned` */
 
 #endif

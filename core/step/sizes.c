@@ -574,10 +574,20 @@ static void forget(map *m, bool owned) {
   map_free(m);
 }
 
+static void forget_parameter(tpu_storage *s, void *ctx) {
+  (void)ctx;
+  s->parameter = false;
+}
+
 void sizes_forget(void) {
   forget(&marks, true);
   forget(&cuts, true);
+  forget(&memories, true);
   forget(&seen, false);
+  forget(&parameter_sizes, false);
+  storage_each(forget_parameter, NULL);
+  op_unlearn();
+  memset(recent, 0, sizeof recent);
   latest_sign = (sign){0};
 }
 

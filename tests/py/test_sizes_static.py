@@ -58,3 +58,18 @@ def test_parts_of_varying_length(name: str, mode: str, fresh) -> None:
                 torch.testing.assert_close(caches[1].cpu(), caches[0])
     stats = torch.tpu.compile_stats()
     assert stats["programs_compiled"] + stats["programs_loaded"] == 0, stats["programs"]
+
+
+def test_forgetting_leaves_no_evidence() -> None:
+    """What ran before programs were cleared does not decide which sizes of the next run are exact."""
+    from torch_tpu import _C
+
+    marks = []
+    with torch.no_grad(), torch.tpu.sizes("auto"):
+        for _ in range(2):
+            _C.clear_programs()
+            weight, cache = data(10, 12).to("tpu").requires_grad_(), torch.zeros(1, 3, ROOM, 4, device="tpu")
+            for n, at in FIRST:
+                attend(weight, cache, n, at, by_index)
+            marks.append(sorted((m["op"], m["exact"], m["size"]) for m in torch.tpu.explain_sizes()["marks"]))
+    assert marks[0] and marks[0] == marks[1]

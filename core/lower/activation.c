@@ -290,9 +290,9 @@ static void glu_jvp(L *l) {
   ret_like(l, b_add(b, b_mul(b, du, s), b_mul(b, b_sub(b, y, b_mul(b, s, y)), dv)), 0);
 }
 
-#define F   (ROW_POINTWISE | M_NO_INT | M_NO_COMPLEX)
-#define C   (ROW_POINTWISE | M_NO_INT)
-#define ANY (ROW_POINTWISE)
+#define F   (ROW_ELEMENTWISE | M_NO_INT | M_NO_COMPLEX)
+#define C   (ROW_ELEMENTWISE | M_NO_INT)
+#define ANY (ROW_ELEMENTWISE)
 const tpu_row rows_activation[] = {
     {"silu", plain, M_SILU, C},
     {"silu_backward", silu_backward, 0, C},

@@ -338,8 +338,8 @@ static void encoder_layer(L *l) {
 }
 
 const tpu_row rows_attention[] = {
-    {"_scaled_dot_product_fused_attention_overrideable", fused_attention, 0, ROW_MASK | ROW_RANDOM},
-    {"_scaled_dot_product_fused_attention_overrideable_backward", fused_attention_backward, 0, ROW_MASK},
-    {"_native_multi_head_attention", multi_head_attention, 0, ROW_NONE},
-    {"_transformer_encoder_layer_fwd", encoder_layer, 0, ROW_NONE},
+    {"_scaled_dot_product_fused_attention_overrideable", fused_attention, 0, ROW_RANDOM},
+    {"_scaled_dot_product_fused_attention_overrideable_backward", fused_attention_backward, 0, 0},
+    {"_native_multi_head_attention", multi_head_attention, 0, 0},
+    {"_transformer_encoder_layer_fwd", encoder_layer, 0, 0},
     {0}};

@@ -159,14 +159,14 @@ static void complex_(L *l) { /* datum: 0 from real and imaginary part, 1 from ra
   ret(l, l_datum(l) ? b_complex(b, b_mul(b, x, b_cos(b, y)), b_mul(b, x, b_sin(b, y))) : b_complex(b, x, y));
 }
 
-#define P      ROW_POINTWISE
-#define F      (ROW_POINTWISE | M_FLOAT)
-#define R      (ROW_POINTWISE | M_FLOAT | M_NO_COMPLEX)
-#define N      (ROW_POINTWISE | M_NO_COMPLEX)
-#define Q      (ROW_POINTWISE | M_NO_COMPLEX | M_NO_ZERO)
-#define I      (ROW_POINTWISE | M_INT_ONLY)
-#define FLOATS (ROW_POINTWISE | M_NO_INT | M_NO_COMPLEX)
-#define S      (ROW_POINTWISE | ROW_SPECIAL)
+#define P      ROW_ELEMENTWISE
+#define F      (ROW_ELEMENTWISE | M_FLOAT)
+#define R      (ROW_ELEMENTWISE | M_FLOAT | M_NO_COMPLEX)
+#define N      (ROW_ELEMENTWISE | M_NO_COMPLEX)
+#define Q      (ROW_ELEMENTWISE | M_NO_COMPLEX | M_NO_ZERO)
+#define I      (ROW_ELEMENTWISE | M_INT_ONLY)
+#define FLOATS (ROW_ELEMENTWISE | M_NO_INT | M_NO_COMPLEX)
+#define S      (ROW_ELEMENTWISE | ROW_SPECIAL)
 #define POLYNOMIAL(name, code)                                                          \
   {"special_" name, binary, code, R}, {"special_" name ".x_scalar", binary, code, R}, { \
     "special_" name ".n_scalar", binary, code, R                                        \

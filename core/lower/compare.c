@@ -64,7 +64,7 @@ static void clamp(L *l) {
   ret(l, v);
 }
 
-#define P ROW_POINTWISE
+#define P ROW_ELEMENTWISE
 #define COMPARE(name, dir) \
   {name ".Tensor", compare, dir, P}, { name ".Scalar", compare, dir, P }
 const tpu_row rows_compare[] = {

@@ -39,11 +39,11 @@ static void zero(L *l) {
   ret(l, b_zeros(b, b_dtype(b, self), b_shape(b, self)));
 }
 
-#define P ROW_POINTWISE
+#define P ROW_ELEMENTWISE
 const tpu_row rows_copy[] = {
     {"tpu::copy", copy, 0,
      ROW_ELEMENTWISE | ROW_INTERNAL}, /* self and src may differ in which dims are generic */
-    {"tpu::dense", dense, 0, ROW_PASS | ROW_INTERNAL},
+    {"tpu::dense", dense, 0, ROW_INTERNAL},
     {"tpu::cast", cast, 0, P | ROW_INTERNAL},
     {"clone", clone, 0, P}, /* the core looks at memory_format */
     {"fill_.Scalar", fill, 0, P | ROW_SHARED | ROW_FITS},

@@ -213,23 +213,21 @@ static void triangle_indices(L *l) {
   ret(l, b_reshape_to(b, b_dense_i64(b, dt, buf, (int)n), 2, (int64_t[]){2, n / 2}));
 }
 
-#define LINSPACE(name, datum)                                                            \
-  {name, linspace, datum, ROW_NONE}, {name ".Tensor_Tensor", linspace, datum, ROW_NONE}, \
-      {name ".Tensor_Scalar", linspace, datum, ROW_NONE}, {                              \
-    name ".Scalar_Tensor", linspace, datum, ROW_NONE                                     \
-  }
+#define LINSPACE(name, datum)                                              \
+  {name, linspace, datum, 0}, {name ".Tensor_Tensor", linspace, datum, 0}, \
+      {name ".Tensor_Scalar", linspace, datum, 0}, {name ".Scalar_Tensor", linspace, datum, 0}
 const tpu_row rows_create[] = {
-    {"full", full, 0, ROW_PASS | ROW_SIZED | ROW_FITS},
-    {"zeros", full, ZERO, ROW_PASS | ROW_SIZED},
-    {"ones", full, ONE, ROW_PASS | ROW_SIZED},
-    {"new_full", full, IS_NEW, ROW_PASS | ROW_SIZED | ROW_FITS},
-    {"new_zeros", full, IS_NEW | ZERO, ROW_PASS | ROW_SIZED},
-    {"new_ones", full, IS_NEW | ONE, ROW_PASS | ROW_SIZED},
-    {"full_like", full, IS_LIKE, ROW_POINTWISE | ROW_FITS}, /* the core looks at memory_format */
-    {"zeros_like", full, IS_LIKE | ZERO, ROW_POINTWISE},
-    {"ones_like", full, IS_LIKE | ONE, ROW_POINTWISE},
-    {"scalar_tensor", scalar_tensor, 0, ROW_NONE | ROW_FITS},
-    {"tpu::arange", arange, 0, ROW_PASS | ROW_SIZED | ROW_COUNT | ROW_INTERNAL},
+    {"full", full, 0, ROW_SIZED | ROW_FITS},
+    {"zeros", full, ZERO, ROW_SIZED},
+    {"ones", full, ONE, ROW_SIZED},
+    {"new_full", full, IS_NEW, ROW_SIZED | ROW_FITS},
+    {"new_zeros", full, IS_NEW | ZERO, ROW_SIZED},
+    {"new_ones", full, IS_NEW | ONE, ROW_SIZED},
+    {"full_like", full, IS_LIKE, ROW_ELEMENTWISE | ROW_FITS}, /* the core looks at memory_format */
+    {"zeros_like", full, IS_LIKE | ZERO, ROW_ELEMENTWISE},
+    {"ones_like", full, IS_LIKE | ONE, ROW_ELEMENTWISE},
+    {"scalar_tensor", scalar_tensor, 0, ROW_FITS},
+    {"tpu::arange", arange, 0, ROW_SIZED | ROW_COUNT | ROW_INTERNAL},
     {"arange", .compose = compose_range},
     {"arange.start", .compose = compose_range},
     {"arange.start_step", .compose = compose_range},
@@ -237,11 +235,11 @@ const tpu_row rows_create[] = {
     {"range.step", .compose = compose_range},
     LINSPACE("linspace", 0),
     LINSPACE("logspace", 1),
-    {"eye", eye, 0, ROW_NONE},
-    {"eye.m", eye, 1, ROW_NONE},
-    {"tril", triangle, 0, ROW_PASS | ROW_SHARED},
-    {"triu", triangle, 1, ROW_PASS | ROW_SHARED},
-    {"tril_indices", triangle_indices, 0, ROW_NONE},
-    {"triu_indices", triangle_indices, 1, ROW_NONE},
+    {"eye", eye, 0, 0},
+    {"eye.m", eye, 1, 0},
+    {"tril", triangle, 0, ROW_SHARED},
+    {"triu", triangle, 1, ROW_SHARED},
+    {"tril_indices", triangle_indices, 0, 0},
+    {"triu_indices", triangle_indices, 1, 0},
     {0},
 };

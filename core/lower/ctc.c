@@ -277,8 +277,8 @@ static tpu_error *ctc_compose(composition *c, int i) {
 static tpu_error *ctc_forward_host(composition *c) { return ctc_compose(c, 0); }
 static tpu_error *ctc_backward_host(composition *c) { return ctc_compose(c, 1); }
 
-const tpu_row rows_ctc[] = {{"_ctc_loss", NULL, 0, ROW_NONE, ctc_forward_host},
-                            {"_ctc_loss_backward", NULL, 0, ROW_NONE, ctc_backward_host},
+const tpu_row rows_ctc[] = {{"_ctc_loss", NULL, 0, 0, ctc_forward_host},
+                            {"_ctc_loss_backward", NULL, 0, 0, ctc_backward_host},
                             {"tpu::ctc_loss", ctc_loss, 0, ROW_INTERNAL},
                             {"tpu::ctc_loss_backward", ctc_loss_backward, 0, ROW_INTERNAL},
                             {0}};

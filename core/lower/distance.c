@@ -267,12 +267,12 @@ static void histogram_edges(L *l) {
   ret_histogram(l, b_cast(b, x, acc), b_cast(b, edges, acc), 2, l_bool(l, 3), dt);
 }
 
-const tpu_row rows_distance[] = {{"_euclidean_dist", euclidean_dist, 0, ROW_NONE},
-                                 {"_cdist_forward", cdist_forward, 0, ROW_NONE},
-                                 {"_cdist_backward", cdist_backward, 0, ROW_NONE},
-                                 {"_pdist_forward", pdist_forward, 0, ROW_NONE},
-                                 {"_pdist_backward", pdist_backward, 0, ROW_NONE},
-                                 {"histc", histc, 0, ROW_NONE},
-                                 {"histogram.bin_ct", histogram_count, 0, ROW_NONE},
-                                 {"histogram.bins_tensor", histogram_edges, 0, ROW_NONE},
+const tpu_row rows_distance[] = {{"_euclidean_dist", euclidean_dist, 0, 0},
+                                 {"_cdist_forward", cdist_forward, 0, 0},
+                                 {"_cdist_backward", cdist_backward, 0, 0},
+                                 {"_pdist_forward", pdist_forward, 0, 0},
+                                 {"_pdist_backward", pdist_backward, 0, 0},
+                                 {"histc", histc, 0, 0},
+                                 {"histogram.bin_ct", histogram_count, 0, 0},
+                                 {"histogram.bins_tensor", histogram_edges, 0, 0},
                                  {0}};

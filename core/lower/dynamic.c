@@ -291,7 +291,7 @@ static void assert_async(L *l) {
 }
 
 const tpu_row rows_dynamic[] = {
-    {"_assert_async", assert_async, 0, ROW_NONE}, {"_assert_async.msg", assert_async, 0, ROW_NONE},
+    {"_assert_async", assert_async, 0, 0},        {"_assert_async.msg", assert_async, 0, 0},
     {"tpu::nonzero", nonzero, 0, ROW_INTERNAL},   {"tpu::masked_select", masked_select, 0, ROW_INTERNAL},
     {"tpu::unique", unique, 0, ROW_INTERNAL},     {"tpu::unique_dim", unique_dim, 0, ROW_INTERNAL},
     {"tpu::total", total, 0, ROW_INTERNAL},       {"tpu::extent", extent, 0, ROW_INTERNAL},

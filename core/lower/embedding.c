@@ -210,12 +210,12 @@ static void sample_weights_backward(L *l) {
 }
 
 const tpu_row rows_embedding[] = {
-    {"embedding", embedding, 0, ROW_MASK},
-    {"embedding_dense_backward", embedding_backward, 0, ROW_MASK},
-    {"embedding_renorm_", embedding_renorm, 0, ROW_NONE},
-    {"_embedding_bag", embedding_bag, 0, ROW_NONE},
-    {"_embedding_bag_forward_only", embedding_bag, 0, ROW_NONE},
-    {"_embedding_bag_backward", embedding_bag_backward, 1, ROW_NONE},
-    {"_embedding_bag_dense_backward", embedding_bag_backward, 0, ROW_NONE},
-    {"_embedding_bag_per_sample_weights_backward", sample_weights_backward, 0, ROW_NONE},
+    {"embedding", embedding, 0, 0},
+    {"embedding_dense_backward", embedding_backward, 0, 0},
+    {"embedding_renorm_", embedding_renorm, 0, 0},
+    {"_embedding_bag", embedding_bag, 0, 0},
+    {"_embedding_bag_forward_only", embedding_bag, 0, 0},
+    {"_embedding_bag_backward", embedding_bag_backward, 1, 0},
+    {"_embedding_bag_dense_backward", embedding_bag_backward, 0, 0},
+    {"_embedding_bag_per_sample_weights_backward", sample_weights_backward, 0, 0},
     {0}};

@@ -93,5 +93,4 @@ static void c2r(L *l) {
   ret(l, scaled(b, transform(b, FFT_C2R, x, &p), &p, l_int(l, 2), true));
 }
 
-const tpu_row rows_fft[] = {
-    {"_fft_c2c", c2c, 0, ROW_NONE}, {"_fft_r2c", r2c, 0, ROW_NONE}, {"_fft_c2r", c2r, 0, ROW_NONE}, {0}};
+const tpu_row rows_fft[] = {{"_fft_c2c", c2c, 0, 0}, {"_fft_r2c", r2c, 0, 0}, {"_fft_c2r", c2r, 0, 0}, {0}};

@@ -178,10 +178,10 @@ static void whole(L *l) {
   }
 }
 
-#define P ROW_POINTWISE
-#define F (ROW_POINTWISE | M_FLOAT)
-#define R (ROW_POINTWISE | M_FLOAT | M_NO_COMPLEX)
-#define N (ROW_POINTWISE | M_NO_COMPLEX)
+#define P ROW_ELEMENTWISE
+#define F (ROW_ELEMENTWISE | M_FLOAT)
+#define R (ROW_ELEMENTWISE | M_FLOAT | M_NO_COMPLEX)
+#define N (ROW_ELEMENTWISE | M_NO_COMPLEX)
 #define NUMBERS(name, fn, code, flags)                                         \
   {name ".List", fn, FROM(code, LIST), flags},                                 \
       {name ".Scalar", fn, FROM(code, SCALAR), (flags) & ~(uint32_t)M_FREE}, { \
@@ -240,12 +240,12 @@ const tpu_row rows_foreach[] = {
     {"_foreach_erf", unary, M_ERF, R},
     {"_foreach_erfc", unary, M_ERFC, R},
     {"_foreach_lgamma", unary, M_LGAMMA, R},
-    {"_foreach_norm.Scalar", norm, 1, ROW_MASK | ROW_SPECIAL},
-    {"_foreach_powsum.Scalar", norm, 0, ROW_MASK | ROW_SPECIAL},
-    {"_foreach_max", maximum, 0, ROW_MASK},
+    {"_foreach_norm.Scalar", norm, 1, ROW_SPECIAL},
+    {"_foreach_powsum.Scalar", norm, 0, ROW_SPECIAL},
+    {"_foreach_max", maximum, 0, 0},
     {"_foreach_zero", whole, 0, P},
     {"_foreach_copy", whole, 1, P},
     {"_foreach_clone", whole, 2, P},
-    {"_foreach_mm", whole, 3, ROW_NONE},
+    {"_foreach_mm", whole, 3, 0},
     {0},
 };

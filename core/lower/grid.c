@@ -253,8 +253,8 @@ static void grid_sampler_backward(L *l) {
     ret_none(l);
 }
 
-const tpu_row rows_grid[] = {{"grid_sampler_2d", grid_sampler, 2, ROW_NONE},
-                             {"grid_sampler_3d", grid_sampler, 3, ROW_NONE},
-                             {"grid_sampler_2d_backward", grid_sampler_backward, 2, ROW_NONE},
-                             {"grid_sampler_3d_backward", grid_sampler_backward, 3, ROW_NONE},
+const tpu_row rows_grid[] = {{"grid_sampler_2d", grid_sampler, 2, 0},
+                             {"grid_sampler_3d", grid_sampler, 3, 0},
+                             {"grid_sampler_2d_backward", grid_sampler_backward, 2, 0},
+                             {"grid_sampler_3d_backward", grid_sampler_backward, 3, 0},
                              {0}};

@@ -279,12 +279,12 @@ tpu_error *hosted_one_hot(composition *c) {
   return NULL;
 }
 
-const tpu_row rows_hosted[] = {{"nonzero", NULL, 0, ROW_NONE, nonzero},
-                               {"masked_select", NULL, 0, ROW_NONE | ROW_OVERLAP_ALL, masked_select},
-                               {"_unique", NULL, 0, ROW_NONE, unique},
-                               {"_unique2", NULL, 0, ROW_NONE, unique},
-                               {"unique_consecutive", NULL, 0, ROW_NONE, unique_consecutive},
-                               {"unique_dim", NULL, 0, ROW_NONE, unique_dim},
-                               {"unique_dim_consecutive", NULL, 0, ROW_NONE, unique_dim_consecutive},
-                               {"bincount", NULL, 0, ROW_NONE, bincount},
+const tpu_row rows_hosted[] = {{"nonzero", NULL, 0, 0, nonzero},
+                               {"masked_select", NULL, 0, ROW_OVERLAP_ALL, masked_select},
+                               {"_unique", NULL, 0, 0, unique},
+                               {"_unique2", NULL, 0, 0, unique},
+                               {"unique_consecutive", NULL, 0, 0, unique_consecutive},
+                               {"unique_dim", NULL, 0, 0, unique_dim},
+                               {"unique_dim_consecutive", NULL, 0, 0, unique_dim_consecutive},
+                               {"bincount", NULL, 0, 0, bincount},
                                {0}};

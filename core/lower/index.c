@@ -241,21 +241,20 @@ static void repeat_interleave(L *l) {
   ret(l, b_cast(b, ix_search(b, ends, b_iota(b, DT_I64, &s, 0), true), dt));
 }
 
-const tpu_row rows_index[] = {
-    {"index.Tensor", index_tensor, 0, ROW_MASK, hosted_index},
-    {"_unsafe_index.Tensor", index_tensor, IX_UNCHECKED, ROW_MASK},
-    {"index_select", index_select, 0, ROW_MASK | ROW_OVERLAP_ALL},
-    {"gather", gather, 0, ROW_MASK | ROW_OVERLAP_ALL},
-    {"take", take, 0, ROW_NONE | ROW_OVERLAP_ALL},
-    {"index_fill.int_Scalar", index_fill, 0, ROW_LIKE_SELF | ROW_SHARED | ROW_FITS},
-    {"index_fill.int_Tensor", index_fill, 0, ROW_LIKE_SELF | ROW_SHARED},
-    {"bucketize.Tensor", bucketize, 0, ROW_NONE},
-    {"bucketize.Scalar", bucketize, 0, ROW_NONE},
-    {"searchsorted.Tensor", searchsorted, 0, ROW_NONE},
-    {"searchsorted.Scalar", searchsorted, 0, ROW_NONE},
-    {"isin.Tensor_Tensor", isin, 0, ROW_NONE},
-    {"isin.Tensor_Scalar", isin, 0, ROW_NONE},
-    {"isin.Scalar_Tensor", isin, 0, ROW_NONE},
-    {"nonzero_static", nonzero_static, 0, ROW_NONE},
-    {"repeat_interleave.Tensor", repeat_interleave, 0, ROW_NONE, hosted_repeat_interleave},
-    {0}};
+const tpu_row rows_index[] = {{"index.Tensor", index_tensor, 0, 0, hosted_index},
+                              {"_unsafe_index.Tensor", index_tensor, IX_UNCHECKED, 0},
+                              {"index_select", index_select, 0, ROW_OVERLAP_ALL},
+                              {"gather", gather, 0, ROW_OVERLAP_ALL},
+                              {"take", take, 0, ROW_OVERLAP_ALL},
+                              {"index_fill.int_Scalar", index_fill, 0, ROW_LIKE_SELF | ROW_SHARED | ROW_FITS},
+                              {"index_fill.int_Tensor", index_fill, 0, ROW_LIKE_SELF | ROW_SHARED},
+                              {"bucketize.Tensor", bucketize, 0, 0},
+                              {"bucketize.Scalar", bucketize, 0, 0},
+                              {"searchsorted.Tensor", searchsorted, 0, 0},
+                              {"searchsorted.Scalar", searchsorted, 0, 0},
+                              {"isin.Tensor_Tensor", isin, 0, 0},
+                              {"isin.Tensor_Scalar", isin, 0, 0},
+                              {"isin.Scalar_Tensor", isin, 0, 0},
+                              {"nonzero_static", nonzero_static, 0, 0},
+                              {"repeat_interleave.Tensor", repeat_interleave, 0, 0, hosted_repeat_interleave},
+                              {0}};

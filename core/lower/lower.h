@@ -25,12 +25,7 @@ typedef struct L L;
 
 /* Row flags. */
 enum {
-  /* How the row meets padding (design 3): */
-  ROW_NONE = 0,
-  ROW_PASS = 0,
-  ROW_MASK = 0,
-  ROW_CUSTOM = 0,
-  ROW_EXACT = 1, /* generic operands are used without their padding: always right */
+  ROW_EXACT = 1, /* generic operands are used without their padding (docs/sizes.md) */
   /* Strides of the results: */
   ROW_ELEMENTWISE = 4, /* TensorIterator's rule over all tensor arguments (keeps permuted dense layouts) */
   ROW_CHANNELS = 8,    /* channels_last when argument 0 (or 1) suggests it; else contiguous */

@@ -108,9 +108,6 @@ enum {
   M_FREE = ROW_FAMILY << 9      /* the family's own from here on */
 };
 
-/* Pointwise rows: padding passes, TensorIterator's strides. */
-enum { ROW_POINTWISE = ROW_PASS | ROW_ELEMENTWISE };
-
 Val m_unary(B *b, int code, Val x);
 Val m_special(B *b, int code, Val x); /* the part of m_unary in special.c */
 Val m_binary(B *b, int code, Val x, Val y);

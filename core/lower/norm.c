@@ -472,7 +472,7 @@ static void weight_norm_backward(L *l) {
   ret(l, b_cast(b, b_mul(b, dot, inv), b_dtype(b, l_tensor(l, 2))));
 }
 
-enum { BN = ROW_MASK | ROW_CHANNELS | ROW_FLOAT_PARAM };
+enum { BN = ROW_CHANNELS | ROW_FLOAT_PARAM };
 
 const tpu_row rows_norm[] = {
     {"native_batch_norm", batch_norm, BN_NATIVE, BN},
@@ -489,12 +489,12 @@ const tpu_row rows_norm[] = {
     {"batch_norm_gather_stats_with_counts", sync_gather, 0, ROW_FLOAT_PARAM},
     {"batch_norm_backward_reduce", sync_backward_reduce, 0, BN},
     {"batch_norm_backward_elemt", sync_backward_elemt, 0, BN},
-    {"native_layer_norm", layer_norm, 0, ROW_MASK},
-    {"native_layer_norm_backward", layer_norm_backward, 0, ROW_MASK},
-    {"_fused_rms_norm", rms_norm, 0, ROW_MASK},
-    {"_fused_rms_norm_backward", rms_norm_backward, 0, ROW_MASK},
+    {"native_layer_norm", layer_norm, 0, 0},
+    {"native_layer_norm_backward", layer_norm_backward, 0, 0},
+    {"_fused_rms_norm", rms_norm, 0, 0},
+    {"_fused_rms_norm_backward", rms_norm_backward, 0, 0},
     {"native_group_norm", group_norm, 0, ROW_CHANNELS | ROW_EXTENTS},
     {"native_group_norm_backward", group_norm_backward, 0, ROW_CHANNELS | ROW_EXTENTS},
-    {"_weight_norm_interface", weight_norm, 0, ROW_MASK},
-    {"_weight_norm_interface_backward", weight_norm_backward, 0, ROW_MASK},
+    {"_weight_norm_interface", weight_norm, 0, 0},
+    {"_weight_norm_interface_backward", weight_norm_backward, 0, 0},
     {0}};

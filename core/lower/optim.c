@@ -144,7 +144,7 @@ static void update_scale(L *l) {
   l_write(l, 1, 0, b_select(b, b_or(b, bad, full), m_k(b, tracker, 0), next));
 }
 
-#define O (ROW_POINTWISE | ROW_FLOAT_PARAM)
+#define O (ROW_ELEMENTWISE | ROW_FLOAT_PARAM)
 const tpu_row rows_optim[] = {
     {"_fused_adam_", adam, 0, O},
     {"_fused_adam_.tensor_lr", adam, 0, O},
@@ -154,7 +154,7 @@ const tpu_row rows_optim[] = {
     {"_fused_sgd_.tensor_lr", sgd, 0, O},
     {"_fused_adagrad_", adagrad, 0, O},
     {"_fused_adagrad_.tensor_lr", adagrad, 0, O},
-    {"_amp_foreach_non_finite_check_and_unscale_", unscale, 0, ROW_MASK},
-    {"_amp_update_scale_", update_scale, 0, ROW_POINTWISE | ROW_FLOAT_PARAM},
+    {"_amp_foreach_non_finite_check_and_unscale_", unscale, 0, 0},
+    {"_amp_update_scale_", update_scale, 0, ROW_ELEMENTWISE | ROW_FLOAT_PARAM},
     {0},
 };

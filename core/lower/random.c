@@ -378,7 +378,7 @@ const tpu_row rows_random[] = {
     {"bernoulli", bernoulli_tensor, 0, P},
     {"bernoulli_.Tensor", bernoulli_tensor, 1, P},
     {"native_dropout", dropout, 0, P},
-    {"native_dropout_backward", dropout_backward, 0, ROW_POINTWISE},
+    {"native_dropout_backward", dropout_backward, 0, ROW_ELEMENTWISE},
     {"rrelu_with_noise", rrelu, 0, P},
     {"multinomial", multinomial, 0, ROW_RANDOM},
     {0},

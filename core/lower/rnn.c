@@ -110,8 +110,8 @@ static void gru_cell_backward(L *l) {
   }
 }
 
-const tpu_row rows_rnn[] = {{"_thnn_fused_lstm_cell", lstm_cell, 0, ROW_MASK},
-                            {"_thnn_fused_lstm_cell_backward_impl", lstm_cell_backward, 0, ROW_MASK},
-                            {"_thnn_fused_gru_cell", gru_cell, 0, ROW_MASK},
-                            {"_thnn_fused_gru_cell_backward", gru_cell_backward, 0, ROW_MASK},
+const tpu_row rows_rnn[] = {{"_thnn_fused_lstm_cell", lstm_cell, 0, 0},
+                            {"_thnn_fused_lstm_cell_backward_impl", lstm_cell_backward, 0, 0},
+                            {"_thnn_fused_gru_cell", gru_cell, 0, 0},
+                            {"_thnn_fused_gru_cell_backward", gru_cell_backward, 0, 0},
                             {0}};

@@ -118,12 +118,12 @@ static void logcumsumexp(L *l) {
   if (b_ok(b)) ret(l, b_cast(b, b_relabel(b, v, b_shape(b, x)), dt));
 }
 
-const tpu_row rows_scan[] = {{"cumsum", cumulative, RED_SUM, ROW_MASK | ROW_OVERLAP_SELF},
-                             {"cumprod", cumulative, RED_PROD, ROW_MASK | ROW_OVERLAP_SELF},
-                             {"cummax", cumulative_extreme, CUM_MAX, ROW_MASK},
-                             {"cummin", cumulative_extreme, 0, ROW_MASK},
-                             {"_cummax_helper", cumulative_extreme, CUM_MAX | CUM_HELPER, ROW_NONE},
-                             {"_cummin_helper", cumulative_extreme, CUM_HELPER, ROW_NONE},
-                             {"logcumsumexp", logcumsumexp, 0, ROW_NONE | ROW_OVERLAP_SELF},
-                             {"_logcumsumexp", logcumsumexp, 0, ROW_NONE},
+const tpu_row rows_scan[] = {{"cumsum", cumulative, RED_SUM, ROW_OVERLAP_SELF},
+                             {"cumprod", cumulative, RED_PROD, ROW_OVERLAP_SELF},
+                             {"cummax", cumulative_extreme, CUM_MAX, 0},
+                             {"cummin", cumulative_extreme, 0, 0},
+                             {"_cummax_helper", cumulative_extreme, CUM_MAX | CUM_HELPER, 0},
+                             {"_cummin_helper", cumulative_extreme, CUM_HELPER, 0},
+                             {"logcumsumexp", logcumsumexp, 0, ROW_OVERLAP_SELF},
+                             {"_logcumsumexp", logcumsumexp, 0, 0},
                              {0}};

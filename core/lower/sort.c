@@ -162,13 +162,13 @@ static void mode(L *l) {
   ret_place(l, sorted, order, axis, b_argreduce(b, true, length, axis, true, NULL), l_bool(l, 2));
 }
 
-const tpu_row rows_sort[] = {{"sort", sort, 1, ROW_MASK | ROW_LIKE_SELF | ROW_OVERLAP_SELF},
-                             {"sort.stable", sort, 2, ROW_MASK | ROW_LIKE_SELF | ROW_OVERLAP_SELF},
-                             {"topk", topk, 0, ROW_MASK},
-                             {"kthvalue", kthvalue, 0, ROW_NONE},
-                             {"median", median, 0, ROW_NONE},
-                             {"nanmedian", median, 1, ROW_NONE},
-                             {"median.dim", median_dim, 0, ROW_NONE},
-                             {"nanmedian.dim", median_dim, 1, ROW_NONE},
-                             {"mode", mode, 0, ROW_NONE},
+const tpu_row rows_sort[] = {{"sort", sort, 1, ROW_LIKE_SELF | ROW_OVERLAP_SELF},
+                             {"sort.stable", sort, 2, ROW_LIKE_SELF | ROW_OVERLAP_SELF},
+                             {"topk", topk, 0, 0},
+                             {"kthvalue", kthvalue, 0, 0},
+                             {"median", median, 0, 0},
+                             {"nanmedian", median, 1, 0},
+                             {"median.dim", median_dim, 0, 0},
+                             {"nanmedian.dim", median_dim, 1, 0},
+                             {"mode", mode, 0, 0},
                              {0}};

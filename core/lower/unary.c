@@ -157,10 +157,10 @@ static void angle(L *l) {
   ret(l, m_unary(b, M_ANGLE, l_to_float(l, 0)));
 }
 
-#define P ROW_POINTWISE
-#define F (ROW_POINTWISE | M_FLOAT)
-#define R (ROW_POINTWISE | M_FLOAT | M_NO_COMPLEX)
-#define N (ROW_POINTWISE | M_NO_COMPLEX)
+#define P ROW_ELEMENTWISE
+#define F (ROW_ELEMENTWISE | M_FLOAT)
+#define R (ROW_ELEMENTWISE | M_FLOAT | M_NO_COMPLEX)
+#define N (ROW_ELEMENTWISE | M_NO_COMPLEX)
 const tpu_row rows_unary[] = {
     {"abs", abs_, OP_ABS, P | M_NO_BOOL},
     {"neg", unary, OP_NEG, P},
@@ -204,7 +204,7 @@ const tpu_row rows_unary[] = {
     {"lgamma", unary, M_LGAMMA, R},
     {"digamma", unary, M_DIGAMMA, R},
     {"polygamma", polygamma, 0, P},
-    {"mvlgamma", mvlgamma, 0, ROW_PASS | ROW_LIKE_SELF},
+    {"mvlgamma", mvlgamma, 0, ROW_LIKE_SELF},
     {"i0", unary, M_I0, R},
     {"special_i0e", unary, M_I0E, R},
     {"special_i1", unary, M_I1, R},

@@ -224,7 +224,7 @@ char *tpu_compile_stats_json(
     void); /* programs_compiled, programs_loaded, memory_hits, seconds_compiling, programs: [...] */
 void tpu_reset_compile_stats(void);
 char *tpu_trace_json(void);    /* fused: ops pending, flushes, why each happened */
-void tpu_clear_programs(void); /* the memory tier */
+void tpu_clear_programs(void); /* the memory tier, and the evidence of sizes that vary */
 
 /* CPU fallback bookkeeping: the glue counts, Python reads. */
 void tpu_fallback_count(const char *op, const char *why);

@@ -251,7 +251,7 @@ tpu_error *tpu_synchronize(int device) {
 void tpu_clear_programs(void) {
   core_lock();
   tpu_error_free(trace_flush(-1, "clear"));
-  op_clear_programs(NULL);
+  op_forget();
   trace_clear_steps();
   program_clear();
   sizes_forget();

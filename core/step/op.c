@@ -16,18 +16,9 @@ static B *scratch;
 
 int op_count(void) { return (int)memo.n; }
 
-void op_clear_programs(void (*drop)(struct program *)) {
+void op_forget(void) {
   size_t it = 0;
-  for (tpu_op *op; (op = map_next(&memo, &it));)
-    if (op->program) {
-      if (drop) drop(op->program);
-      op->program = NULL;
-    }
-}
-
-void op_unlearn(void) {
-  size_t it = 0;
-  for (tpu_op *op; (op = map_next(&memo, &it));) op->learned = false;
+  for (tpu_op *op; (op = map_next(&memo, &it));) op->program = NULL, op->learned = false;
 }
 
 /* --- copies of the call's structure --- */

@@ -1,5 +1,5 @@
 /* The memo: one `tpu_op` per signature, with all that a second equal call needs: result types, how operands
- * are laid out, the program. Ops live as long as the process (tpu_clear_programs drops their programs only).
+ * are laid out, the program. Ops live as long as the process (op_forget leaves them without programs).
  * Guarded by the core lock. */
 #ifndef TPU_STEP_OP_H
 #define TPU_STEP_OP_H
@@ -137,7 +137,6 @@ int64_t op_dim_size(const tpu_op *op, const vdim *d, const int64_t *sizes);
 /* Is the program for these sizes? */
 bool op_fits(const tpu_op *op, const int64_t *sizes);
 int op_count(void);
-void op_clear_programs(void (*drop)(struct program *));
-void op_unlearn(void); /* no op is `learned` */
+void op_forget(void); /* no op has a program or is `learned`; drops no program itself: program_clear does */
 
 #endif

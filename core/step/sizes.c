@@ -586,7 +586,6 @@ void sizes_forget(void) {
   forget(&seen, false);
   forget(&parameter_sizes, false);
   storage_each(forget_parameter, NULL);
-  op_unlearn();
   memset(recent, 0, sizeof recent);
   latest_sign = (sign){0};
 }

@@ -33,13 +33,13 @@ typedef struct sized_call {
   bool used;
 } sized_call;
 
-/* After a memo miss, before lowering: gives operands padding where there is evidence. *changed: prepare
- * again, from *call. */
+/* Before lowering, when the op is new or not `learned`: gives operands padding where there is evidence.
+ * *changed: prepare again, from *call. */
 tpu_error *sizes_learn(const prep *p, sized_call *sc, const tpu_call **call, bool *changed);
 /* After a lowering that has no form for the call's mixture of static and generic dims. */
 tpu_error *sizes_meet(const prep *p, sized_call *sc, const tpu_call **call, bool *changed);
 void sizes_end(sized_call *sc);
-/* Forgets the evidence: a size has no programs any more for which it would stay exact. */
+/* Forgets the evidence, with op_forget: a size has no programs any more for which it would stay exact. */
 void sizes_forget(void);
 /* A row was used on exact twins: for the report. */
 void sizes_cut(const tpu_row *row, const char *why);

@@ -76,5 +76,5 @@ def _get_cache_stats() -> types.SimpleNamespace:
 
 
 def _clear_cache() -> None:
-    """Drops the compiled programs in memory; the disk keeps its own."""
+    """Drops the compiled programs in memory and the evidence of sizes that vary; the disk keeps its programs."""
     _C.clear_programs()

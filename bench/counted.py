@@ -1,4 +1,4 @@
-"""What bench/instructions.py runs under callgrind: python bench/counted.py DEVICE MODE LOOP ...
+"""What bench/instructions.py runs under callgrind: python bench/counted.py DEVICE MODE
 
 A mark is os.getppid(), which nothing else here calls: callgrind ends one profile there and begins the next. Each
 loop runs between marks, at two lengths.
@@ -12,9 +12,7 @@ from collections.abc import Callable
 
 import loops
 import torch
-
-# a repeating sequence is cut after 24 ops or more: these are whole numbers of steps
-LENGTHS = {"record": (480, 1440), "chain": (96, 288), "linear": (96, 288), "layer": (6, 18)}
+from measure import LENGTHS
 
 
 def loop_of(name: str, device: str) -> Callable[[int], None]:
@@ -30,11 +28,11 @@ def loop_of(name: str, device: str) -> Callable[[int], None]:
 
 
 def main() -> None:
-    device, mode, *names = sys.argv[1:]
+    device, mode = sys.argv[1:]
     if device == "tpu":
         torch.tpu.set_eager_mode(mode)
     with torch.inference_mode():
-        for name in names:
+        for name in LENGTHS:
             loop = loop_of(name, device)
             for n in LENGTHS[name] * 2:  # the first time compiles
                 loop(n)

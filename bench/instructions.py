@@ -20,11 +20,10 @@ import sys
 import tempfile
 from collections import Counter
 
-from measure import HERE, ONE_THREAD
+from measure import HERE, LENGTHS, ONE_THREAD
 
 KEPT = HERE / "instructions.json"
 SIDES = {"fused": ("tpu", "fused"), "strict": ("tpu", "strict"), "CPU eager": ("cpu", "-")}
-LENGTHS = {"record": (512, 1536), "chain": (100, 300), "linear": (100, 300), "layer": (10, 30)}
 LIBRARIES = {
     "libtorch_tpu_glue": "core and glue",
     "_C.abi3": "core and glue",

@@ -31,8 +31,6 @@ def linears(x: Tensor, weight: Tensor, n: int) -> None:
 class Layer:
     """One decoder layer on one token, as Transformers' Llama runs it, of dims so small that only the ops count."""
 
-    OPS = 47  # that reach the device: counted by torch.profiler-free hand, see run
-
     def __init__(self, device: str, d: int = 16, heads: int = 2, past: int = 8) -> None:
         def make(*sizes: int) -> Tensor:
             return torch.ones(sizes, device=device) / d

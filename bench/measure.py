@@ -17,6 +17,9 @@ from typing import Any
 Side = Callable[[], float]
 HERE = pathlib.Path(__file__).parent
 
+# Rounds of the loops whose instructions are counted. A repeating sequence is cut after 24 ops or more: these are
+# whole numbers of steps.
+LENGTHS = {"record": (480, 1440), "chain": (96, 288), "linear": (96, 288), "layer": (6, 18)}
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "PJRT_NPROC": "1", "TORCH_TPU_FALLBACK": "error", "HF_HUB_OFFLINE": "1"}
 
 
@@ -34,6 +37,12 @@ def interleaved(sides: dict[str, Side], rounds: int) -> dict[str, float]:
             cost = side()
             best[name] = min(best.get(name, cost), cost)
     return best
+
+
+def peak_memory() -> int:
+    """Bytes that this process ever had in memory. Not getrusage: there a child starts with its parent's peak."""
+    status = pathlib.Path("/proc/self/status").read_text()
+    return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
 
 
 def in_fresh_process(script: str, *args: str, **environment: str) -> dict[str, Any]:

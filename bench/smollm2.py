@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import sys
 import time
 from typing import Any
@@ -17,6 +16,7 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 
 import torch
 import transformers
+from measure import peak_memory
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 TOKENS = 24
@@ -93,8 +93,7 @@ class Decode:
 def fresh(device: str) -> dict[str, float]:
     chat = Chat(device)
     times = chat.times()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {"seconds": (times[-1] - times[0]) / TOKENS, "bytes": peak * 1024}
+    return {"seconds": (times[-1] - times[0]) / TOKENS, "bytes": peak_memory()}
 
 
 if __name__ == "__main__":

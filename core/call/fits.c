@@ -85,10 +85,19 @@ static tpu_error *limits_fit(const tpu_call *call, tpu_dtype dt) {
   return NULL;
 }
 
+static tpu_error *lambda_fits(const tpu_call *call, tpu_dtype dt) {
+  const tpu_arg *a = &call->args[1];
+  double v = a->tag == TPU_A_SCALAR_D ? a->u.d : (double)a->u.i;
+  if (!dt_is_float(dt) || (v >= 0 && v <= greatest(dt))) return NULL;
+  return tpu_err(TPU_RUNTIME, "lambda must be in range [0, %g] for input dtype %s, but found %g",
+                 greatest(dt), tpu_dtype_torch_name(dt), v);
+}
+
 tpu_error *call_numbers_fit(const tpu_call *call) {
   tpu_dtype dt = DT_NONE;
   if (call->nargs && call->args[0].tag == TPU_A_TENSOR) dt = tpu_dtype_from_torch(call->args[0].u.t->dtype);
   if (!strcmp(tpu_row_name(call->row), "hardtanh")) return limits_fit(call, dt);
+  if (!strcmp(tpu_row_name(call->row), "softshrink")) return lambda_fits(call, dt);
   for (int i = 0; i < call->nargs; i++)
     if (call->args[i].tag == TPU_A_DTYPE) dt = tpu_dtype_from_torch((int)call->args[i].u.i);
   if (dt != DT_NONE && dt_is_integral(dt) && !strncmp(tpu_row_name(call->row), "clamp", 5))

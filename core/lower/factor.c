@@ -362,12 +362,12 @@ static void matrix_exp(L *l) {
   ret(l, b_cast(b, la_unflat(b, v[2], &s), dt));
 }
 
-const tpu_row rows_factor[] = {{"linalg_qr", qr, 0, 0},
+const tpu_row rows_factor[] = {{"linalg_qr", qr, 0, ROW_SAME_DTYPE},
                                {"geqrf", geqrf, 0, 0},
                                {"linalg_householder_product", householder_product, 0, 0},
-                               {"ormqr", ormqr, 0, 0},
-                               {"_linalg_eigh", eigh, 0, 0},
-                               {"_linalg_svd", linalg_svd, 0, 0},
+                               {"ormqr", ormqr, 0, ROW_SAME_DTYPE},
+                               {"_linalg_eigh", eigh, 0, ROW_SAME_DTYPE},
+                               {"_linalg_svd", linalg_svd, 0, ROW_SAME_DTYPE},
                                {"linalg_lstsq", lstsq, 0, 0},
                                {"linalg_matrix_exp", matrix_exp, 0, 0},
                                {0}};

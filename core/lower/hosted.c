@@ -279,8 +279,8 @@ tpu_error *hosted_one_hot(composition *c) {
   return NULL;
 }
 
-const tpu_row rows_hosted[] = {{"nonzero", NULL, 0, 0, nonzero},
-                               {"masked_select", NULL, 0, ROW_OVERLAP_ALL, masked_select},
+const tpu_row rows_hosted[] = {{"nonzero", NULL, 0, ROW_SAME_DTYPE, nonzero},
+                               {"masked_select", NULL, 0, ROW_OVERLAP_ALL | ROW_SAME_DTYPE, masked_select},
                                {"_unique", NULL, 0, 0, unique},
                                {"_unique2", NULL, 0, 0, unique},
                                {"unique_consecutive", NULL, 0, 0, unique_consecutive},

@@ -46,7 +46,8 @@ enum {
   ROW_FITS = 32768,        /* a Scalar that its dtype cannot hold is an error (call/fits.h) */
   ROW_EXTENTS = 65536, /* its first three ints repeat sizes of its operands: no structure where one of those
                           is generic */
-  ROW_FAMILY = 1 << 17 /* bits from here on are the family's own */
+  ROW_SAME_DTYPE = 1 << 17, /* out= must have the result's dtype: nothing is cast into it */
+  ROW_FAMILY = 1 << 18      /* bits from here on are the family's own */
 };
 
 typedef void (*tpu_lower_fn)(L *l);

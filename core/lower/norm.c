@@ -475,8 +475,8 @@ static void weight_norm_backward(L *l) {
 enum { BN = ROW_CHANNELS | ROW_FLOAT_PARAM };
 
 const tpu_row rows_norm[] = {
-    {"native_batch_norm", batch_norm, BN_NATIVE, BN},
-    {"_native_batch_norm_legit", batch_norm, BN_NATIVE, BN},
+    {"native_batch_norm", batch_norm, BN_NATIVE, BN | ROW_SAME_DTYPE},
+    {"_native_batch_norm_legit", batch_norm, BN_NATIVE, BN | ROW_SAME_DTYPE},
     {"_native_batch_norm_legit.no_stats", batch_norm, BN_NO_STATS, BN},
     {"_native_batch_norm_legit_no_training", batch_norm, BN_INFERENCE, BN},
     {"_batch_norm_with_update", batch_norm, BN_UPDATE, BN},

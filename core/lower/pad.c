@@ -315,12 +315,12 @@ static void col2im(L *l) {
 
 const tpu_row rows_pad[] = {
     {"constant_pad_nd", constant_pad, 0, ROW_CHANNELS},
-    {"reflection_pad1d", edge_pad, 1, 0},
-    {"reflection_pad2d", edge_pad, 2, ROW_CHANNELS},
-    {"reflection_pad3d", edge_pad, 3, ROW_CHANNELS},
-    {"replication_pad1d", edge_pad, 1 | PAD_REPLICATE, 0},
-    {"replication_pad2d", edge_pad, 2 | PAD_REPLICATE, ROW_CHANNELS},
-    {"replication_pad3d", edge_pad, 3 | PAD_REPLICATE, ROW_CHANNELS},
+    {"reflection_pad1d", edge_pad, 1, ROW_SAME_DTYPE},
+    {"reflection_pad2d", edge_pad, 2, ROW_CHANNELS | ROW_SAME_DTYPE},
+    {"reflection_pad3d", edge_pad, 3, ROW_CHANNELS | ROW_SAME_DTYPE},
+    {"replication_pad1d", edge_pad, 1 | PAD_REPLICATE, ROW_SAME_DTYPE},
+    {"replication_pad2d", edge_pad, 2 | PAD_REPLICATE, ROW_CHANNELS | ROW_SAME_DTYPE},
+    {"replication_pad3d", edge_pad, 3 | PAD_REPLICATE, ROW_CHANNELS | ROW_SAME_DTYPE},
     {"reflection_pad1d_backward", edge_pad_backward, 1, 0},
     {"reflection_pad2d_backward", edge_pad_backward, 2, ROW_CHANNELS},
     {"reflection_pad3d_backward", edge_pad_backward, 3, ROW_CHANNELS},

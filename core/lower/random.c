@@ -154,7 +154,10 @@ static void normal(L *l) {
   bool tm = l_is_tensor(l, 0), ts = l_is_tensor(l, 1);
   tpu_dtype dt = b_dtype(b, l_tensor(l, tm ? 0 : 1));
   m_dtype(l, dt, M_NO_INT | M_NO_COMPLEX);
-  tpu_dtype wide = dt_acc(dt);
+  tpu_dtype wide = dt_acc(dt), to = l_written_dtype(l);
+  if (to != DT_NONE && dt_is_integral(to))
+    l_fail(l, TPU_NOT_IMPLEMENTED, "\"normal_kernel_cpu\" not implemented for '%s'",
+           tpu_dtype_torch_name(to));
   Val mean = tm ? b_cast(b, l_tensor(l, 0), wide) : b_const(b, wide, l_double(l, 0));
   Val std = ts ? b_cast(b, l_tensor(l, 1), wide) : b_const(b, wide, l_double(l, 1));
   if (!ts && !(l_double(l, 1) >= 0))
@@ -257,6 +260,9 @@ static void bernoulli_tensor(L *l) {
           "Expected p_in >= 0 && p_in <= 1 to be true, but got false.");
   const shape s = *b_shape(b, self);
   tpu_dtype to = l_written_dtype(l);
+  if (dt_is_complex(to))
+    l_fail(l, TPU_NOT_IMPLEMENTED, "\"bernoulli_tensor_cpu_self_\" not implemented for '%s'",
+           tpu_dtype_torch_name(to));
   ret(l, b_cast(b, b_lt(b, unit(l, &s, b_dtype(b, p)), p), to == DT_NONE ? b_dtype(b, self) : to));
 }
 
@@ -331,7 +337,9 @@ static void multinomial(L *l) { /* self, num_samples, replacement */
   Val x = l_tensor(l, 0), index;
   int64_t n = l_int(l, 1);
   int rank = b_rank(b, x), last = rank - 1;
-  m_dtype(l, b_dtype(b, x), M_NO_INT | M_NO_COMPLEX);
+  if (!dt_is_float(b_dtype(b, x)))
+    l_fail(l, TPU_RUNTIME, "multinomial only supports floating-point dtypes for input, got: %s",
+           tpu_dtype_torch_name(b_dtype(b, x)));
   if (rank < 1 || rank > 2) l_fail(l, TPU_RUNTIME, "prob_dist must be 1 or 2 dim");
   if (n <= 0) l_fail(l, TPU_RUNTIME, "cannot sample n_sample <= 0 samples");
   if (!b_ok(b)) return;
@@ -380,6 +388,6 @@ const tpu_row rows_random[] = {
     {"native_dropout", dropout, 0, P},
     {"native_dropout_backward", dropout_backward, 0, ROW_ELEMENTWISE},
     {"rrelu_with_noise", rrelu, 0, P},
-    {"multinomial", multinomial, 0, ROW_RANDOM},
+    {"multinomial", multinomial, 0, ROW_RANDOM | ROW_SAME_DTYPE},
     {0},
 };

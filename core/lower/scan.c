@@ -120,10 +120,10 @@ static void logcumsumexp(L *l) {
 
 const tpu_row rows_scan[] = {{"cumsum", cumulative, RED_SUM, ROW_OVERLAP_SELF},
                              {"cumprod", cumulative, RED_PROD, ROW_OVERLAP_SELF},
-                             {"cummax", cumulative_extreme, CUM_MAX, 0},
-                             {"cummin", cumulative_extreme, 0, 0},
+                             {"cummax", cumulative_extreme, CUM_MAX, ROW_SAME_DTYPE},
+                             {"cummin", cumulative_extreme, 0, ROW_SAME_DTYPE},
                              {"_cummax_helper", cumulative_extreme, CUM_MAX | CUM_HELPER, 0},
                              {"_cummin_helper", cumulative_extreme, CUM_HELPER, 0},
-                             {"logcumsumexp", logcumsumexp, 0, ROW_OVERLAP_SELF},
-                             {"_logcumsumexp", logcumsumexp, 0, 0},
+                             {"logcumsumexp", logcumsumexp, 0, ROW_OVERLAP_SELF | ROW_SAME_DTYPE},
+                             {"_logcumsumexp", logcumsumexp, 0, ROW_SAME_DTYPE},
                              {0}};

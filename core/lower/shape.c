@@ -6,6 +6,15 @@
 
 /* --- cat, stack --- */
 
+/* What cat and stack make of their tensors. */
+static tpu_dtype common_dtype(L *l) {
+  tpu_dtype dt = l_result_type(l, 1, (int[]){0}), to = l_written_dtype(l);
+  if (to != DT_NONE && !dt_can_cast(dt, to))
+    l_fail(l, TPU_TYPE, "torch.cat(): input types can't be cast to the desired output type %s",
+           tpu_dtype_torch_name(to));
+  return dt;
+}
+
 /* torch skips tensors of shape [0], whatever the rank of the others. */
 static bool is_legacy_empty(B *b, Val v) {
   const shape *s = b_shape(b, v);
@@ -40,7 +49,7 @@ enum { CAT_MANY = 256 };
 static void cat(L *l) {
   B *b = l_b(l);
   int n = l_len(l, 0), kept = 0;
-  tpu_dtype dt = l_result_type(l, 1, (int[]){0});
+  tpu_dtype dt = common_dtype(l);
   if (n == 0) {
     l_fail(l, TPU_VALUE, "torch.cat(): expected a non-empty list of Tensors");
     return;
@@ -75,7 +84,7 @@ static void stack(L *l) {
     l_fail(l, TPU_RUNTIME, "stack expects a non-empty TensorList");
     return;
   }
-  tpu_dtype dt = l_result_type(l, 1, (int[]){0});
+  tpu_dtype dt = common_dtype(l);
   int axis = l_axis(l, 1, b_rank(b, l_item(l, 0, 0)) + 1);
   Val small[CAT_MANY], *vs = n > CAT_MANY ? tpu_xmalloc((size_t)n * sizeof *vs) : small;
   for (int k = 0; k < n && b_ok(b); k++) {
@@ -457,9 +466,9 @@ const tpu_row rows_shape[] = {{"cat", cat, 0, ROW_GROWS | ROW_CHANNELS | ROW_OVE
                               {"slice_scatter", slice_scatter, 0, ROW_LIKE_SELF},
                               {"diagonal_scatter", diagonal_scatter, 0, ROW_LIKE_SELF},
                               {"diag_embed", diag_embed, 0, 0},
-                              {"narrow_copy", narrow_copy, 0, 0},
+                              {"narrow_copy", narrow_copy, 0, ROW_SAME_DTYPE},
                               {"pixel_shuffle", pixel_shuffle, 0, ROW_CHANNELS},
                               {"pixel_unshuffle", pixel_unshuffle, 0, ROW_CHANNELS},
                               {"channel_shuffle", channel_shuffle, 0, ROW_CHANNELS},
-                              {"linalg_cross", cross, 0, ROW_OVERLAP_ALL},
+                              {"linalg_cross", cross, 0, ROW_OVERLAP_ALL | ROW_SAME_DTYPE},
                               {0}};

@@ -109,11 +109,11 @@ static void masked_softmax_backward(L *l) {
   ret(l, b_cast(b, b_select(b, mask, b_like(b, v, 0), v), dt));
 }
 
-const tpu_row rows_softmax[] = {{"_softmax", softmax, S_PLAIN, 0},
-                                {"_log_softmax", softmax, S_LOG, 0},
+const tpu_row rows_softmax[] = {{"_softmax", softmax, S_PLAIN, ROW_SAME_DTYPE},
+                                {"_log_softmax", softmax, S_LOG, ROW_SAME_DTYPE},
                                 {"_safe_softmax", softmax, S_SAFE, 0},
-                                {"_softmax_backward_data", softmax_backward, S_PLAIN, 0},
-                                {"_log_softmax_backward_data", softmax_backward, S_LOG, 0},
+                                {"_softmax_backward_data", softmax_backward, S_PLAIN, ROW_SAME_DTYPE},
+                                {"_log_softmax_backward_data", softmax_backward, S_LOG, ROW_SAME_DTYPE},
                                 {"_masked_softmax", masked_softmax, 0, 0},
                                 {"_masked_softmax_backward", masked_softmax_backward, 0, 0},
                                 {0}};

@@ -162,13 +162,13 @@ static void mode(L *l) {
   ret_place(l, sorted, order, axis, b_argreduce(b, true, length, axis, true, NULL), l_bool(l, 2));
 }
 
-const tpu_row rows_sort[] = {{"sort", sort, 1, ROW_LIKE_SELF | ROW_OVERLAP_SELF},
-                             {"sort.stable", sort, 2, ROW_LIKE_SELF | ROW_OVERLAP_SELF},
-                             {"topk", topk, 0, 0},
-                             {"kthvalue", kthvalue, 0, 0},
+const tpu_row rows_sort[] = {{"sort", sort, 1, ROW_LIKE_SELF | ROW_OVERLAP_SELF | ROW_SAME_DTYPE},
+                             {"sort.stable", sort, 2, ROW_LIKE_SELF | ROW_OVERLAP_SELF | ROW_SAME_DTYPE},
+                             {"topk", topk, 0, ROW_SAME_DTYPE},
+                             {"kthvalue", kthvalue, 0, ROW_SAME_DTYPE},
                              {"median", median, 0, 0},
                              {"nanmedian", median, 1, 0},
-                             {"median.dim", median_dim, 0, 0},
-                             {"nanmedian.dim", median_dim, 1, 0},
-                             {"mode", mode, 0, 0},
+                             {"median.dim", median_dim, 0, ROW_SAME_DTYPE},
+                             {"nanmedian.dim", median_dim, 1, ROW_SAME_DTYPE},
+                             {"mode", mode, 0, ROW_SAME_DTYPE},
                              {0}};

@@ -254,7 +254,7 @@ static void upsample(L *l) {
 }
 
 #define ROWS(name, kind, n)                                                      \
-  {name, upsample, (kind) | (n) * U_DIMS, ROW_CHANNELS}, {                       \
+  {name, upsample, (kind) | (n) * U_DIMS, ROW_CHANNELS | ROW_SAME_DTYPE}, {      \
     name "_backward", upsample, (kind) | U_BACKWARD | (n) * U_DIMS, ROW_CHANNELS \
   }
 

@@ -111,7 +111,8 @@ static tpu_error *write_outs(composition *c, tpu_call *call) {
     const tpu_tensor *r = c->result[k] < 0 ? NULL : &c->made[c->result[k]].t;
     if (!r) continue;
     bool same = outs[k].rank == r->rank && !memcmp(outs[k].sizes, r->sizes, r->rank * sizeof(int64_t));
-    TRY(op_check_cast(call->variant, tpu_dtype_from_torch(r->dtype), tpu_dtype_from_torch(outs[k].dtype)));
+    TRY(op_check_cast(call->row, call->variant, tpu_dtype_from_torch(r->dtype),
+                      tpu_dtype_from_torch(outs[k].dtype)));
     if (!same && call->variant >= TPU_OUT) TRY(tpu_resize_out(&outs[k], r->rank, r->sizes));
     TRY(tpu_copy(r, &outs[k]));
   }

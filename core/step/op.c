@@ -317,8 +317,9 @@ static void shape_text(text *t, int rank, const int64_t *d) {
   text_str(t, "]");
 }
 
-tpu_error *op_check_cast(tpu_variant variant, tpu_dtype from, tpu_dtype to) {
-  if (variant == TPU_OUT_EXACT && from != to)
+tpu_error *op_check_cast(const tpu_row *row, tpu_variant variant, tpu_dtype from, tpu_dtype to) {
+  bool exact = variant == TPU_OUT_EXACT || (variant == TPU_OUT && (row->flags & ROW_SAME_DTYPE));
+  if (exact && from != to && !(from == DT_BOOL && to == DT_U8)) /* all and any write bytes, too */
     return tpu_err(TPU_RUNTIME, "Expected out tensor to have dtype %s, but got %s instead",
                    tpu_dtype_torch_name(from), tpu_dtype_torch_name(to));
   if (dt_can_cast(from, to)) return NULL;
@@ -340,7 +341,7 @@ static bool check_write(finish *f, const op_tensor *t, Val v) {
   }
   tpu_dtype from = b_dtype(l->b, v);
   if (!b_ok(l->b)) return false;
-  tpu_error *bad = op_check_cast((tpu_variant)l->op->variant, from, (tpu_dtype)t->dtype);
+  tpu_error *bad = op_check_cast(l->op->row, (tpu_variant)l->op->variant, from, (tpu_dtype)t->dtype);
   if (bad) {
     l_fail(l, tpu_error_code(bad), "%s", tpu_error_message(bad));
     tpu_error_free(bad);

@@ -128,7 +128,7 @@ tpu_error *op_make(const prep *p, tpu_op **out);
  * what this emits. */
 void op_emit(const tpu_op *op, B *b, const Val *in, Val *outs);
 /* Whether a result may be written to a tensor of another dtype; torch's words. */
-tpu_error *op_check_cast(tpu_variant variant, tpu_dtype from, tpu_dtype to);
+tpu_error *op_check_cast(const tpu_row *row, tpu_variant variant, tpu_dtype from, tpu_dtype to);
 /* Type of operand i as a parameter; syms[k] = builder symbol of signature symbol k + 1, 0: nobody reads it
  * (one is made). */
 void op_use_type(const tpu_op *op, uint32_t i, B *b, int32_t *syms, tpu_dtype *dt, shape *s);

@@ -167,6 +167,53 @@ def test_in_place(dtype):
     assert not different
 
 
+# Torch's CPU kernels take any dtype for these: its public functions have looked at it before.
+UNCHECKED = {"_fft_c2c.out", "_fft_r2c.out", "_fft_c2r.out", "im2col.out"}
+
+
+def native(op) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "PrivateUse1")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64, torch.complex64])
+def test_out_of_another_dtype(dtype):
+    """Every out= form casts into a tensor of another dtype or refuses it, as the CPU does."""
+    different, n = [], 0
+    with torch.tpu.eager_mode("fused"):
+        for _, calls in sorted(corpus().items()):
+            op, call = calls[0].op, calls[0]
+            if written(op) or any(r.alias_info for r in op._schema.returns) or not call.args:
+                continue
+            try:
+                results = op(*copy(call.args, "cpu"), **copy(call.kwargs, "cpu"))
+            except Exception:
+                continue
+            results = results if isinstance(results, tuple) else (results,)
+            for f in forms(op)[1]:
+                outs = [a.name for a in f._schema.arguments if a.is_out]
+                if len(outs) != len(results) or not all(isinstance(r, torch.Tensor) for r in results):
+                    continue
+
+                def into(device):
+                    made = {
+                        k: torch.empty_like(r, dtype=dtype, device=device)
+                        for k, r in zip(outs, results, strict=True)
+                    }
+                    kwargs = {
+                        k: v for k, v in call.kwargs.items() if k not in ("layout", "device", "pin_memory")
+                    }
+                    f(*copy(call.args, device), **copy(kwargs, device), **made)
+
+                expected, got = (said(lambda: into(device)) for device in ("cpu", "tpu"))
+                n += 1
+                if name(f) in UNCHECKED and got == "RuntimeError":
+                    continue
+                if expected != got and not (got == "NotImplementedError" and not native(f)):
+                    different.append((name(f), got, expected))
+    assert n > 300
+    assert not different
+
+
 def test_sums_in_another_dtype():
     """Without dtype=, sums and products are of out's dtype."""
     x = torch.tensor([100.5, 200.5, -1.5, 3.0])

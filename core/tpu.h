@@ -235,8 +235,9 @@ void tpu_fallback_reset(void);
 void tpu_add_plugin_candidate(const char *path, const char *why, bool is_cpu);
 /* Polled while waiting for a compile; nonzero = stop waiting. */
 void tpu_set_interrupt_hook(int (*hook)(void));
-/* Interpreter exit: flush nothing, free nothing from here on, wait for running compiles. */
-void tpu_shutdown(void);
+/* Interpreter exit: flush nothing, free nothing from here on, wait for running compiles. False: the interrupt
+ * hook ended the wait, and the process must end without running destructors. */
+bool tpu_shutdown(void);
 
 /* Test hooks. */
 tpu_error *

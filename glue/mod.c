@@ -88,8 +88,9 @@ static PyObject *mod_is_open(PyObject *self, PyObject *args) {
 
 static PyObject *mod_shutdown(PyObject *self, PyObject *args) {
   (void)self, (void)args;
-  WITHOUT_GIL(tpu_shutdown());
-  Py_RETURN_NONE;
+  bool finished;
+  WITHOUT_GIL(finished = tpu_shutdown());
+  return PyBool_FromLong(finished);
 }
 
 static PyObject *mod_add_plugin_candidate(PyObject *self, PyObject *args) {

@@ -261,6 +261,7 @@ void rt_close_for_tests(void) {
     atomic_store(&rt_live, false);
   }
   initialized = NULL;
+  rt_begin_compiles();
   pthread_mutex_unlock(&open_lock);
 }
 

@@ -72,8 +72,11 @@ static tpu_error *compile_now(const char *mlir, size_t n, rt_exec **out) {
   return e ? e : wrap(a->executable, out);
 }
 
-/* A compile in flight, shared by the caller and the helper thread; the one who leaves last frees it. */
+/* A compile on a thread of its own. The caller waits for it and frees it; one that the caller has left stands
+ * in `left` until it is joined: at the next compile, or when the process ends. */
 typedef struct job {
+  struct job *next; /* of those left */
+  pthread_t thread;
   pthread_mutex_t lock;
   pthread_cond_t changed;
   char *mlir; /* own copy: the caller may leave first */
@@ -84,6 +87,13 @@ typedef struct job {
   void (*late)(void *, rt_exec *);
   void *late_ctx;
 } job;
+
+static pthread_mutex_t jobs_lock = PTHREAD_MUTEX_INITIALIZER;
+static job *left;      /* abandoned, not joined */
+static int waited_for; /* jobs whose caller is still there */
+static bool leaving;   /* the process ends, by this thread: no other one may begin a compile */
+static pthread_t leaver;
+static _Thread_local bool compiles; /* this thread is a job's */
 
 static job *job_new(const char *mlir, size_t n) {
   job *j = tpu_xcalloc(1, sizeof *j);
@@ -108,6 +118,7 @@ static void job_free(job *j) {
 static void *compile_thread(void *arg) {
   job *j = arg;
   rt_exec *exec;
+  compiles = true;
   tpu_error *error = compile_now(j->mlir, j->n, &exec);
   pthread_mutex_lock(&j->lock);
   j->exec = exec;
@@ -116,17 +127,16 @@ static void *compile_thread(void *arg) {
   bool abandoned = j->abandoned;
   pthread_cond_signal(&j->changed);
   pthread_mutex_unlock(&j->lock);
-  if (!abandoned) return NULL; /* the caller has the job now */
-  if (exec && j->late)
+  if (!abandoned) return NULL; /* the caller has the results now */
+  tpu_error_free(error);
+  if (j->late)
     j->late(j->late_ctx, exec);
   else
     rt_exec_free(exec);
-  tpu_error_free(error);
-  job_free(j);
   return NULL;
 }
 
-/* A detached thread that takes no signal: Ctrl-C belongs to the thread that waits. */
+/* A thread that takes no signal: Ctrl-C belongs to the thread that waits. */
 static bool start_thread(job *j) {
   sigset_t all, old;
   sigfillset(&all);
@@ -134,14 +144,78 @@ static bool start_thread(job *j) {
   for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++) sigdelset(&all, fatal[i]);
   pthread_attr_t attr;
   pthread_attr_init(&attr);
-  pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
   pthread_attr_setstacksize(&attr, STACK); /* the parser and the passes recurse */
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  pthread_t id;
-  bool ok = !pthread_create(&id, &attr, compile_thread, j);
+  bool ok = !pthread_create(&j->thread, &attr, compile_thread, j);
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   pthread_attr_destroy(&attr);
   return ok;
+}
+
+/* Joins the threads that were left and are over; is one of them still there? Under jobs_lock. */
+static bool join_left(void) {
+  for (job **at = &left; *at;) {
+    job *j = *at;
+    if (pthread_tryjoin_np(j->thread, NULL)) {
+      at = &j->next;
+      continue;
+    }
+    *at = j->next;
+    job_free(j);
+  }
+  return left;
+}
+
+/* False: the process is ending. */
+static bool begin_waiting(void) {
+  pthread_mutex_lock(&jobs_lock);
+  bool may = !leaving || pthread_equal(leaver, pthread_self());
+  waited_for += may;
+  join_left();
+  pthread_mutex_unlock(&jobs_lock);
+  return may;
+}
+
+static void at_exit(void) { rt_finish_compiles(NULL); }
+
+/* `j`: the job that is left behind, NULL when it is over. */
+static void end_waiting(job *j) {
+  pthread_mutex_lock(&jobs_lock);
+  waited_for--;
+  if (j) {
+    j->next = left;
+    left = j;
+    /* for who ends the process otherwise than Python does; the handler set last runs first, before the
+     * plugin takes down what the compile uses */
+    atexit(at_exit);
+  }
+  pthread_mutex_unlock(&jobs_lock);
+}
+
+void rt_begin_compiles(void) {
+  pthread_mutex_lock(&jobs_lock);
+  leaving = false;
+  pthread_mutex_unlock(&jobs_lock);
+}
+
+bool rt_finish_compiles(int (*interrupted)(void)) {
+  if (atomic_load(&rt_forked) || compiles) return true;
+  bool shown = false;
+  for (int ms = 0;; ms += POLL_MS / 10) {
+    pthread_mutex_lock(&jobs_lock);
+    leaving = true;
+    leaver = pthread_self();
+    bool busy = join_left() || waited_for;
+    pthread_mutex_unlock(&jobs_lock);
+    bool stop = busy && interrupted && interrupted();
+    if (busy && !shown && ms >= PROGRESS_AFTER_MS && isatty(2)) {
+      fprintf(stderr, "torch_tpu: a compile has to end before the process can%s\n",
+              interrupted ? "; Ctrl-C ends it at once" : "");
+      shown = true;
+    }
+    if (!busy || stop) return !busy;
+    nanosleep(&(struct timespec){.tv_nsec = POLL_MS / 10 * 1000000}, NULL);
+  }
 }
 
 static void show_progress(size_t n, int ms) {
@@ -182,17 +256,25 @@ tpu_error *rt_compile(const char *mlir, size_t n, void (*late)(void *ctx, rt_exe
   *out = NULL;
   if (!rt_usable()) return rt_not_open();
   if (!mlir || !n) return tpu_err(TPU_INTERNAL, "rt_compile: an empty program");
+  if (!begin_waiting()) return tpu_err(TPU_RUNTIME, "no program is compiled any more: the process is ending");
   job *j = job_new(mlir, n);
   j->late = late;
   j->late_ctx = late_ctx;
   if (!start_thread(j)) {
     job_free(j);
-    return compile_now(mlir, n, out);
+    tpu_error *e = compile_now(mlir, n, out);
+    end_waiting(NULL);
+    return e;
   }
   pthread_mutex_lock(&j->lock);
   bool done = wait_for(j);
   pthread_mutex_unlock(&j->lock);
-  if (!done) return tpu_err(TPU_INTERRUPTED, "interrupted while compiling");
+  if (!done) {
+    end_waiting(j);
+    return tpu_err(TPU_INTERRUPTED, "interrupted while compiling");
+  }
+  pthread_join(j->thread, NULL);
+  end_waiting(NULL);
   *out = j->exec;
   tpu_error *error = j->error;
   job_free(j);

@@ -61,10 +61,16 @@ extern int (*rt_interrupt_hook)(void);
 
 /* Compiles StableHLO text (entry @main). Carries the options of every compile: 1 replica, 1 partition,
  * portable unless a CPU client has but one device, on CPU xla_cpu_enable_fast_min_max=false. Runs on a helper
- * thread while the caller polls the interrupt hook; on TPU_INTERRUPTED the compile goes on and its result is
- * dropped into `late(late_ctx, exec)` when it ends. */
+ * thread while the caller polls the interrupt hook; on TPU_INTERRUPTED the compile goes on and its result
+ * (NULL: it failed) is dropped into `late(late_ctx, exec)` when it ends,
+ * called then and only then. */
 tpu_error *rt_compile(const char *mlir, size_t n, void (*late)(void *ctx, rt_exec *e), void *late_ctx,
                       rt_exec **out);
+/* The process is about to end: waits for the compiles in flight, whoever began them, since a plugin whose
+ * destructors run under a compile crashes. Other threads may begin none from here on. False: `interrupted`
+ * (NULL: never), which is asked every 5 ms, said so, and only an end without destructors is safe. In a forked
+ * child there is nothing to wait for. */
+bool rt_finish_compiles(int (*interrupted)(void));
 tpu_error *rt_exec_serialize(const rt_exec *e, text *out);
 /* Bytes must be ours and verified: the plugin accepts some corrupt ones. */
 tpu_error *rt_exec_load(const void *bytes, size_t n, rt_exec **out);

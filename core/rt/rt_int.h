@@ -63,6 +63,9 @@ void rt_ring_push(rt_device *d, PJRT_Event *done);
 /* Waits for the event (owned, destroyed; NULL is fine). */
 tpu_error *rt_event_finish(PJRT_Event *e);
 
+/* exec.c: takes rt_finish_compiles back, for tests. */
+void rt_begin_compiles(void);
+
 /* Turns a PJRT error into ours and destroys it; `api` is its maker. */
 tpu_error *rt_take_error(const PJRT_Api *api, PJRT_Error *e);
 

@@ -267,11 +267,28 @@ static void threads(void) {
 static int hook_calls;
 static int never(void) { return hook_calls++, 0; }
 static int at_once(void) { return 1; }
-static atomic_int came_late;
+static atomic_int came_late, failed_late;
 static void late(void *ctx, rt_exec *e) {
   CHECK(ctx == &came_late);
-  rt_exec_free(e);
+  if (e)
+    rt_exec_free(e);
+  else
+    atomic_fetch_add(&failed_late, 1);
   atomic_fetch_add(&came_late, 1);
+}
+
+static tpu_error *compile_late(const char *mlir) {
+  rt_exec *e;
+  tpu_error *error = rt_compile(mlir, strlen(mlir), late, &came_late, &e);
+  CHECK(!e);
+  return error;
+}
+
+static void *compile_elsewhere(void *arg) {
+  rt_exec *e = NULL;
+  *(tpu_error **)arg = compile(NOTHING, &e);
+  rt_exec_free(e);
+  return NULL;
 }
 
 static void interrupts(void) {
@@ -283,18 +300,41 @@ static void interrupts(void) {
   CHECK(hook_calls >= 2);
   rt_exec_free(e);
   rt_interrupt_hook = at_once;
-  tpu_error *error = rt_compile(NOTHING, strlen(NOTHING), late, &came_late, &e);
-  CHECK(error && tpu_error_code(error) == TPU_INTERRUPTED && !e);
+  tpu_error *error = compile_late(NOTHING);
+  CHECK(error && tpu_error_code(error) == TPU_INTERRUPTED);
   tpu_error_free(error);
-  CHECK_ERR(compile("no program", &e), "interrupted"); /* fails later, into nothing */
-  CHECK_ERR(compile(NOTHING, &e), "interrupted");      /* freed later */
-  for (int i = 0; i < 100 && !atomic_load(&came_late); i++) usleep(10000);
-  for (int i = 0; i < 100 && fake_live(FAKE_EXECUTABLES); i++) usleep(10000);
-  usleep(200000);
-  CHECK_EQ(atomic_load(&came_late), 1);
+  CHECK_ERR(compile_late("no program"), "interrupted"); /* fails later */
+  CHECK_ERR(compile(NOTHING, &e), "interrupted");       /* freed later */
+  CHECK(!rt_finish_compiles(at_once));                  /* leaves them behind */
+  CHECK(rt_finish_compiles(NULL));
+  CHECK_EQ(atomic_load(&came_late), 2);
+  CHECK_EQ(atomic_load(&failed_late), 1);
+  CHECK_EQ(fake_live(FAKE_EXECUTABLES), 0);
   rt_interrupt_hook = NULL;
   fake_reset();
-  CHECK_ERR(compile("no program", &e), "@main");
+  CHECK_ERR(compile("no program", &e), "@main"); /* the thread that leaves may, others not */
+  pthread_t other;
+  tpu_error *refused = NULL;
+  CHECK(!pthread_create(&other, NULL, compile_elsewhere, &refused));
+  pthread_join(other, NULL);
+  CHECK_ERR(refused, "the process is ending");
+  rt_close_for_tests();
+  CHECK_EQ(fake_live_total(), 0);
+}
+
+/* A compile that another thread waits for is waited for, too. */
+static void leaving_under_a_compile(void) {
+  CHECK_OK(rt_open());
+  fake_compile_ms(200);
+  pthread_t other;
+  tpu_error *error = NULL;
+  CHECK(!pthread_create(&other, NULL, compile_elsewhere, &error));
+  usleep(50000);
+  CHECK(!rt_finish_compiles(at_once));
+  CHECK(rt_finish_compiles(NULL));
+  pthread_join(other, NULL);
+  CHECK_OK(error);
+  fake_reset();
   rt_close_for_tests();
   CHECK_EQ(fake_live_total(), 0);
 }
@@ -440,6 +480,7 @@ void test_rt(void) {
   RUN(in_flight);
   RUN(threads);
   RUN(interrupts);
+  RUN(leaving_under_a_compile);
   RUN(tables);
   RUN(files);
   RUN(fingerprints);

@@ -258,7 +258,10 @@ void tpu_clear_programs(void) {
   core_unlock();
 }
 
-void tpu_shutdown(void) { atomic_store(&down, true); }
+bool tpu_shutdown(void) {
+  atomic_store(&down, true);
+  return rt_finish_compiles(rt_interrupt_hook);
+}
 
 /* --- streams, events --- */
 struct tpu_event {

@@ -83,7 +83,7 @@ static int64_t to_disk(const text *key, const rt_exec *e) {
   return bytes;
 }
 
-/* The caller gave up waiting (Ctrl-C); the finished program still reaches the cache. */
+/* The caller gave up waiting (Ctrl-C); the finished program (NULL: it failed) still reaches the cache. */
 static void compile_late(void *ctx, rt_exec *e) {
   late_ctx *late = ctx;
   if (e) {

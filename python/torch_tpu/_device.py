@@ -9,6 +9,8 @@ import functools
 import json
 import os
 import re
+import signal
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -119,7 +121,22 @@ def _register_process_hooks() -> None:
         _bad_fork = _bad_fork or was_open
 
     os.register_at_fork(before=before, after_in_child=in_child)
-    atexit.register(_C.shutdown)
+    atexit.register(_shutdown)
+
+
+def _shutdown() -> None:
+    """Waits for compiles that Ctrl-C left behind: what a process runs last would crash under them.
+
+    Another Ctrl-C ends the process as if Python had never caught it: by the signal, which runs nothing more.
+    """
+    if _C.shutdown():
+        return
+    for out in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            out.flush()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)
+    os._exit(130)  # the signal is blocked
 
 
 def synchronize(device: _device_t = None) -> None:

@@ -218,6 +218,63 @@ print((torch.ones(2, device='tpu') + 1).sum().item())
     assert run_python(code, TORCH_TPU_CACHE="off").stdout.split() == ["interrupted", "True", "4.0"]
 
 
+LEAVE = """
+import os, signal, sys, threading, time, torch
+signal.signal(signal.SIGINT, signal.default_int_handler)
+torch.tpu.set_eager_mode('fused')
+(torch.ones(8, device='tpu') + 1).cpu()
+
+def deep(n):  # no part of it repeats: one program that takes seconds
+    y = torch.ones(1000 + n, device='tpu')
+    for i in range(65):
+        y = torch.sin(y) * (1.0 + i) + torch.cumsum(y, 0)
+        for b in range(7):
+            y = torch.exp(y) if (i * 2654435761 >> b) & 1 else torch.tanh(y).sort()[0]
+    return y.cpu()
+
+def press(after):
+    threading.Thread(target=lambda: (time.sleep(after), os.kill(os.getpid(), signal.SIGINT)), daemon=True).start()
+
+def caught(n):
+    press(0.4)
+    try:
+        deep(n)
+        print('was faster')
+    except KeyboardInterrupt:
+        print('caught', flush=True)
+
+junk = [{} for _ in range(500_000)]  # what the end of the process takes time for
+"""
+
+
+@pytest.mark.parametrize(
+    "end, code",
+    [
+        ("", 0),
+        ("sys.exit(7)", 7),
+        ("raise ValueError", 1),
+        ("os._exit(5)", 5),
+        ("caught(1)", 0),
+        ("press(0.2)", -signal.SIGINT),
+        ("sys.exit(0 if os.fork() else 3)", 0),
+        ("raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(os.fork() or sys.exit(3), 0)[1]))", 3),
+    ],
+    ids=["end", "exit", "error", "_exit", "two", "again", "parent", "child"],
+)
+def test_leaving_after_ctrl_c_during_a_compile(end, code, tmp_path):
+    """The compile goes on where nobody waits for it: the end of the process must not pull the plugin from
+    under it."""
+    done = run_python(LEAVE + "caught(0)\n" + end, check=False, TORCH_TPU_CACHE_DIR=str(tmp_path))
+    assert done.returncode == code, done.stderr
+    assert set(done.stdout.split()) == {"caught"}
+
+
+def test_a_program_that_ctrl_c_left_reaches_the_cache(tmp_path):
+    run_python(LEAVE + "caught(0)", TORCH_TPU_CACHE_DIR=str(tmp_path))
+    again = LEAVE + "deep(0); print(torch.tpu.compile_stats()['programs_compiled'])"
+    assert run_python(again, TORCH_TPU_CACHE_DIR=str(tmp_path)).stdout.split() == ["0"]
+
+
 # --- the cache directory ---
 
 PROGRAM = """

@@ -75,6 +75,15 @@ bool rt_is_ready(PJRT_Buffer *b) {
   return true;
 }
 
+bool rt_is_taken(PJRT_Buffer *b) {
+  if (!rt_usable()) return true;
+  PJRT_ARGS(pjrt_ref_flag, a, .object = b);
+  tpu_error *e = rt_call(PJRT_BUFFER_IS_DELETED, a);
+  bool told = !e;
+  tpu_error_free(e);
+  return !told || a->flag;
+}
+
 tpu_error *rt_host_pointer(PJRT_Buffer *b, const void **out) {
   *out = NULL;
   if (!rt_usable()) return rt_not_open();

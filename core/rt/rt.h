@@ -96,6 +96,8 @@ tpu_error *rt_download(PJRT_Buffer *b, void *dst, size_t n);
 tpu_error *rt_host_pointer(PJRT_Buffer *b, const void **out);
 tpu_error *rt_await(PJRT_Buffer *b);
 bool rt_is_ready(PJRT_Buffer *b);
+/* Has a launch taken it over? True also where that cannot be told. */
+bool rt_is_taken(PJRT_Buffer *b);
 tpu_error *rt_copy_to_device(PJRT_Buffer *b, int device, PJRT_Buffer **out);
 void rt_buffer_free(PJRT_Buffer *b); /* never fails; NULL is fine; a no-op in a forked child */
 /* Checks a buffer against what a program expects (the plugin compares byte sizes only). */

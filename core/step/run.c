@@ -206,7 +206,8 @@ static tpu_error *op_text(const tpu_op *op, text *out) {
   return e ? e : b_print(b, out);
 }
 
-static tpu_error *op_compile(tpu_op *op) {
+tpu_error *op_load(tpu_op *op) {
+  if (program_ready(op->program)) return NULL;
   text mlir = {0};
   char name[160];
   snprintf(name, sizeof name, "%s%s", op->row->flags & ROW_INTERNAL ? "" : "aten::", op->row->name);
@@ -222,7 +223,7 @@ tpu_error *op_ready(tpu_op *op, const prep *p) {
   uint64_t before = core_pauses();
   for (uint32_t i = 0; i < op->nuses && before == core_pauses(); i++)
     if (op->uses[i].kind == USE_STORE) TRY(step_materialize(p->stores[op->uses[i].index].s));
-  return before != core_pauses() || program_ready(op->program) ? NULL : op_compile(op);
+  return before != core_pauses() ? NULL : op_load(op);
 }
 
 enum { MAX_STACK = 64 };
@@ -287,10 +288,10 @@ static tpu_error *op_operands(const tpu_op *op, prep *p, const tpu_philox *rng, 
   return NULL;
 }
 
-/* Storages whose buffer a failed launch may have taken are poisoned. */
+/* Storages whose buffer a failed launch has taken are poisoned. */
 static void poison_donated(const tpu_op *op, prep *p, const tpu_error *e) {
   for (uint32_t i = 0; i < op->nuses; i++)
-    if (op->uses[i].kind == USE_STORE && op->uses[i].donate) {
+    if (op->uses[i].kind == USE_STORE && op->uses[i].donate && rt_is_taken(lr.args[i])) {
       tpu_storage *s = p->stores[op->uses[i].index].s;
       tpu_value *v = value_create(DT_U8, 0, NULL, op->device);
       value_set_error(v, e);
@@ -298,15 +299,19 @@ static void poison_donated(const tpu_op *op, prep *p, const tpu_error *e) {
     }
 }
 
-static int64_t op_bytes(const tpu_op *op) {
+tpu_error *op_says(const tpu_op *op, tpu_error *e) {
+  return tpu_err_prefix(e, "%s%s", op->row->flags & ROW_INTERNAL ? "" : "aten::", op->row->name);
+}
+
+tpu_error *op_reserve(const tpu_op *op) {
   int64_t n = 0;
   for (uint32_t k = 0; k < op->nouts; k++) n += op->outs[k].bytes;
-  return n;
+  return op_says(op, memory_reserve(op->device, n));
 }
 
 static tpu_error *op_wait(tpu_value **vals, const tpu_op *op) {
   for (uint32_t k = 0; k < op->nouts; k++)
-    if (vals[k]) TRY(tpu_err_prefix(rt_await(vals[k]->cell->buf), "aten::%s", op->row->name));
+    if (vals[k]) TRY(op_says(op, rt_await(vals[k]->cell->buf)));
   return step_checks(true);
 }
 
@@ -314,7 +319,7 @@ tpu_error *op_run(tpu_op *op, prep *p, tpu_call *call, bool wait) {
   tpu_philox rng = {0, 0};
   uint32_t nkeep, nout = op->nreal + op->has_check, r = 0;
   tpu_cell *grown;
-  TRY(memory_reserve(op->device, op_bytes(op)));
+  TRY(op_reserve(op));
   TRY(op_draw(op, p, call, &rng));
   launch_reserve(op->nuses > nout ? op->nuses : nout);
   TRY(op_operands(op, p, &rng, &nkeep));
@@ -323,9 +328,9 @@ tpu_error *op_run(tpu_op *op, prep *p, tpu_call *call, bool wait) {
   tpu_error *e = rt_execute(op->program->exec, op->device, lr.args, op->nuses, lr.keep, nkeep, lr.outs, nout);
   scalar_sweep();
   if (e) {
-    e = tpu_err_prefix(e, "aten::%s", op->row->name);
+    e = op_says(op, e);
     poison_donated(op, p, e);
-    if (grown) cell_lose(grown);
+    if (grown && rt_is_taken(grown->buf)) cell_lose(grown);
     return e;
   }
   tpu_value *stack[MAX_STACK],

@@ -23,6 +23,12 @@ tpu_value *op_new_value(const tpu_op *op, uint32_t k, const prep *p);
 tpu_error *op_bind(const tpu_op *op, const prep *p, tpu_call *call, tpu_value **vals);
 /* Operands real, program compiled. May pause, and the call must be prepared again then. */
 tpu_error *op_ready(tpu_op *op, const prep *p);
+/* Its program, compiled or loaded where it is not there. May pause. */
+tpu_error *op_load(tpu_op *op);
+/* The error with the op's name before it; NULL stays NULL. */
+tpu_error *op_says(const tpu_op *op, tpu_error *e);
+/* Memory for the results of the op; the error names it. */
+tpu_error *op_reserve(const tpu_op *op);
 /* The op, which is ready, alone and now. */
 tpu_error *op_run(tpu_op *op, prep *p, tpu_call *call, bool wait);
 /* A launch left an s32 check result: remember it. Takes the buffer. */

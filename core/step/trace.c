@@ -36,8 +36,9 @@ typedef struct step { /* what a key runs */
   uint32_t nops;
   uint32_t *live; /* slots that leave, in result order */
   uint32_t nlive;
-  int64_t live_bytes;
+  int64_t bytes; /* of the live ones, without what is taken over */
   bool has_check;
+  bool too_large; /* the compiler found no room for it: its ops run alone */
 } step;
 
 static trace *traces[TPU_MAX_DEVICES];
@@ -52,7 +53,7 @@ static struct {
 } periodic[TPU_MAX_DEVICES];
 
 static struct {
-  int64_t flushes, ops, by_need, by_size, by_repeat;
+  int64_t flushes, ops, by_need, by_size, by_repeat, op_by_op;
   const char *last;
 } stat;
 
@@ -307,7 +308,7 @@ static void emit_ops(step_build *sb) {
 }
 
 /* Each operand that nobody else holds gives its buffer to the first result of its type that has none yet. */
-static void alias_donated(step_build *sb, const step *st) {
+static void alias_donated(step_build *sb, step *st) {
   trace *t = sb->t;
   uint8_t *taken = tpu_xcalloc(st->nlive + 1, 1);
   const char *donated = t->key.p + t->key.n - t->nexts;
@@ -320,6 +321,7 @@ static void alias_donated(step_build *sb, const step *st) {
       for (int d = 0; same && d < v->rank; d++) same = o->d[d].n == v->d[d].n;
       if (!same) continue;
       taken[k] = 1;
+      st->bytes -= value_bytes(o);
       b_param_alias(sb->b, sb->ext[i], (int)k);
       break;
     }
@@ -338,7 +340,11 @@ static tpu_error *step_text(trace *t, step *st, text *out) {
   for (uint32_t i = 0; i < t->nexts; i++) sb.ext[i] = BAD;
   declare(&sb);
   emit_ops(&sb);
-  for (uint32_t k = 0; k < st->nlive; k++) b_return(b, sb.slot[st->live[k]]);
+  st->bytes = 0;
+  for (uint32_t k = 0; k < st->nlive; k++) {
+    b_return(b, sb.slot[st->live[k]]);
+    st->bytes += value_bytes(t->vals[st->live[k]]);
+  }
   Val check = t->checks ? b_check_result(b) : BAD;
   st->has_check = check != BAD;
   if (st->has_check) b_return(b, check);
@@ -357,10 +363,7 @@ static step *step_new(trace *t) {
   for (uint32_t i = 0; i < t->nops; i++) st->owners[i] = t->ops[i];
   st->live = tpu_xmalloc((t->nvals + 1) * sizeof *st->live);
   for (uint32_t i = 0; i < t->nvals; i++)
-    if (t->vals[i]->refs > 1) {
-      st->live[st->nlive++] = i;
-      st->live_bytes += value_bytes(t->vals[i]);
-    }
+    if (t->vals[i]->refs > 1) st->live[st->nlive++] = i;
   return st;
 }
 
@@ -373,6 +376,7 @@ static void step_free(step *st) {
 static tpu_error *step_get(trace *t, step **out) {
   uint64_t h = hash_bytes(t->key.p, t->key.n);
   *out = map_get(&steps, t->key.p, t->key.n, h);
+  if (*out && (*out)->too_large) return NULL;
   if (*out && program_ready((*out)->prog)) {
     program_count_hit();
     return NULL;
@@ -384,19 +388,27 @@ static tpu_error *step_get(trace *t, step **out) {
   tpu_error *e = step_text(t, st, &mlir);
   if (!e) e = program_get(&mlir, name, (int)t->nops, &st->prog);
   text_free(&mlir);
+  if (e && tpu_error_code(e) == TPU_OUT_OF_MEMORY) {
+    st->too_large = true;
+    tpu_error_free(e);
+    e = NULL;
+  }
   if (!e && !*out) map_put(&steps, t->key.p, t->key.n, h, st);
   if (e && !*out) step_free(st);
   *out = e ? NULL : st;
   return e;
 }
 
-static tpu_error *step_launch(trace *t, const step *st, int device) {
+/* *ran: all results are there, and an error is that of a check. Not, and no error: there is no memory for
+ * them. */
+static tpu_error *step_launch(trace *t, const step *st, int device, bool *ran) {
+  if (st->too_large || !memory_fits(device, st->bytes, true)) return NULL;
   uint32_t nargs = t->nexts + t->nscalars, nouts = st->nlive + st->has_check;
   PJRT_Buffer **args = tpu_xmalloc((nargs + 1) * sizeof *args),
               **outs = tpu_xmalloc((nouts + 1) * sizeof *outs);
   bool generic = generic_trace(t);
   uint32_t ext0 = generic ? t->nscalars : 0, sc0 = generic ? 0 : t->nexts;
-  tpu_error *e = memory_reserve(device, st->live_bytes);
+  tpu_error *e = NULL;
   for (uint32_t i = 0; i < t->nexts; i++) args[ext0 + i] = t->exts[i]->cell->buf;
   for (uint32_t i = 0; i < t->nscalars && !e; i++) {
     const prep_scalar *s = &t->scalars[i];
@@ -404,6 +416,12 @@ static tpu_error *step_launch(trace *t, const step *st, int device) {
   }
   if (!e) e = rt_execute(st->prog->exec, device, args, nargs, NULL, 0, outs, nouts);
   scalar_sweep();
+  *ran = !e;
+  for (uint32_t i = 0; i < t->nexts && !e; i++) { /* what only this trace held, as close_key saw it */
+    if (t->key.p[t->key.n - t->nexts + i] != 'D') continue;
+    value_release(t->exts[i]);
+    t->exts[i] = NULL;
+  }
   for (uint32_t k = 0; k < st->nlive && !e; k++) {
     tpu_value *v = t->vals[st->live[k]];
     value_set_cell(v, cell_create(outs[k], device, value_bytes(v)));
@@ -419,6 +437,174 @@ static bool anything_leaves(const trace *t) {
   for (uint32_t i = 0; i < t->nvals; i++)
     if (t->vals[i]->refs > 1) return true;
   return false;
+}
+
+/* --- op by op: a step that failed as a whole still computes what strict mode would have --- */
+typedef struct single { /* launching the ops of a trace alone */
+  trace *t;
+  uint32_t *codes;     /* of op o: where its codes stand in the key, in words */
+  uint32_t *slot;      /* of op o: its first result */
+  uint32_t *last_slot; /* of a result: 1 + the last op that reads it and is needed; 0: none */
+  uint32_t *last_ext;  /* of an outside value */
+  tpu_error *first;    /* of what failed */
+} single;
+
+static uint32_t operand(const single *s, uint32_t o, uint32_t i) {
+  uint32_t code;
+  memcpy(&code, s->t->key.p + (s->codes[o] + i) * sizeof code, sizeof code);
+  return code;
+}
+
+static uint32_t *last_use(const single *s, uint32_t code) {
+  uint32_t k = code & ~CODE_MASK;
+  switch (code & CODE_MASK) {
+  case CODE_SLOT: return &s->last_slot[k];
+  case CODE_EXT: return &s->last_ext[k];
+  default: return NULL;
+  }
+}
+
+static tpu_value **value_of(const single *s, uint32_t code) {
+  uint32_t k = code & ~CODE_MASK;
+  return (code & CODE_MASK) == CODE_SLOT ? &s->t->vals[k] : &s->t->exts[k];
+}
+
+static bool single_needed(const single *s, uint32_t o) {
+  const tpu_op *op = s->t->ops[o];
+  bool needed = op->has_check;
+  for (uint32_t k = s->slot[o]; k < s->slot[o] + op->nreal; k++)
+    needed = needed || s->last_slot[k] || s->t->vals[k]->refs > 1;
+  return needed;
+}
+
+static void single_begin(single *s, trace *t) {
+  *s = (single){.t = t};
+  s->codes = tpu_xmalloc((t->nops + 1) * sizeof *s->codes);
+  s->slot = tpu_xmalloc((t->nops + 1) * sizeof *s->slot);
+  s->last_slot = tpu_xcalloc(t->nvals + 1, sizeof *s->last_slot);
+  s->last_ext = tpu_xcalloc(t->nexts + 1, sizeof *s->last_ext);
+  for (uint32_t o = 0, at = 0, slot = 0; o < t->nops; o++) {
+    s->codes[o] = at + 1; /* the op's id comes first */
+    s->slot[o] = slot;
+    at += 1 + t->ops[o]->nuses;
+    slot += t->ops[o]->nreal;
+  }
+  for (uint32_t o = t->nops; o-- > 0;) {
+    if (!single_needed(s, o)) continue;
+    for (uint32_t i = 0; i < t->ops[o]->nuses; i++) {
+      uint32_t *last = last_use(s, operand(s, o, i));
+      if (last && !*last) *last = o + 1;
+    }
+  }
+}
+
+/* A failed launch of the whole may have taken what was donated to it. */
+static void single_lost(single *s, const tpu_error *e) {
+  trace *t = s->t;
+  for (uint32_t i = 0; i < t->nexts; i++)
+    if (!t->exts[i]->cell->buf || rt_is_taken(t->exts[i]->cell->buf)) value_set_error(t->exts[i], e);
+}
+
+/* Buffers of the operands; whatever the op could take over it must leave: others may read it later. */
+static tpu_error *single_operands(const single *s, uint32_t o, PJRT_Buffer **args, int64_t *keep,
+                                  size_t *nkeep) {
+  const tpu_op *op = s->t->ops[o];
+  for (uint32_t i = 0; i < op->nuses; i++) {
+    uint32_t code = operand(s, o, i);
+    if ((code & CODE_MASK) == CODE_SCALAR) {
+      const prep_scalar *n = &s->t->scalars[code & ~CODE_MASK];
+      TRY(scalar_buffer(op->device, (tpu_dtype)n->dtype, n->lo, n->hi, &args[i]));
+      continue;
+    }
+    const tpu_value *v = *value_of(s, code);
+    if (v->state == V_ERROR) return value_error(v);
+    args[i] = v->cell->buf;
+    if (op->uses[i].donate || (op->appends && i == op->append_use)) keep[(*nkeep)++] = i;
+  }
+  return NULL;
+}
+
+static tpu_error *single_launch(const single *s, uint32_t o) {
+  tpu_op *op = s->t->ops[o];
+  size_t nkeep = 0, nouts = op->nreal + op->has_check;
+  PJRT_Buffer **args = tpu_xmalloc((op->nuses + 1) * sizeof *args);
+  PJRT_Buffer **outs = tpu_xmalloc((nouts + 1) * sizeof *outs);
+  int64_t *keep = tpu_xmalloc((op->nuses + 1) * sizeof *keep);
+  tpu_error *e = op_load(op); /* may pause; nothing below does */
+  if (!e) e = single_operands(s, o, args, keep, &nkeep);
+  if (!e) e = op_reserve(op);
+  if (!e)
+    e = op_says(op, rt_execute(op->program->exec, op->device, args, op->nuses, keep, nkeep, outs, nouts));
+  scalar_sweep();
+  for (uint32_t k = 0; k < op->nreal; k++) {
+    tpu_value *v = s->t->vals[s->slot[o] + k];
+    if (e)
+      value_set_error(v, e);
+    else
+      value_set_cell(v, cell_create(outs[k], op->device, value_bytes(v)));
+  }
+  if (!e && op->has_check) e = checks_add(outs[op->nreal], op->device, (check_owner){&op->self, 1});
+  free(args);
+  free(outs);
+  free(keep);
+  return e;
+}
+
+/* What nobody reads after op o goes at once, as it would have in strict mode. */
+static void single_release(const single *s, uint32_t o) {
+  const tpu_op *op = s->t->ops[o];
+  for (uint32_t i = 0; i < op->nuses; i++) {
+    uint32_t code = operand(s, o, i), *last = last_use(s, code);
+    if (!last || *last != o + 1) continue;
+    tpu_value **v = value_of(s, code);
+    value_release(*v);
+    *v = NULL;
+    *last = 0; /* an operand that the op reads twice */
+  }
+  for (uint32_t k = s->slot[o]; k < s->slot[o] + op->nreal; k++) {
+    if (s->last_slot[k]) continue;
+    value_release(s->t->vals[k]);
+    s->t->vals[k] = NULL;
+  }
+}
+
+/* All programs, so that Ctrl-C finds the trace as it was. Other errors come up again where they belong. */
+static tpu_error *single_load(const single *s) {
+  for (uint32_t o = 0; o < s->t->nops; o++) {
+    tpu_error *e = single_needed(s, o) ? op_load(s->t->ops[o]) : NULL;
+    if (e && tpu_error_code(e) == TPU_INTERRUPTED) return e;
+    tpu_error_free(e);
+  }
+  return NULL;
+}
+
+static void single_run(single *s, const tpu_error *why) {
+  if (why) single_lost(s, why);
+  for (uint32_t o = 0; o < s->t->nops; o++) {
+    if (!single_needed(s, o)) continue;
+    tpu_error *e = single_launch(s, o);
+    single_release(s, o);
+    if (!s->first)
+      s->first = e;
+    else
+      tpu_error_free(e);
+  }
+}
+
+/* `why`: what the launch of the whole said, NULL where there was no memory for it. The first error; *whole:
+ * Ctrl-C, and the trace is as it was. */
+static tpu_error *op_by_op(trace *t, const tpu_error *why, bool *whole) {
+  single s;
+  single_begin(&s, t);
+  stat.op_by_op++;
+  s.first = single_load(&s);
+  *whole = s.first;
+  if (!*whole) single_run(&s, why);
+  free(s.codes);
+  free(s.slot);
+  free(s.last_slot);
+  free(s.last_ext);
+  return s.first;
 }
 
 /* Ctrl-C during the compile loses nothing: the trace stands as it was, unless another thread has begun a new
@@ -442,17 +628,25 @@ static tpu_error *flush_one(int device, const char *why) {
   tpu_error *e = NULL;
   step *st = NULL;
   size_t key_length = t->key.n;
+  bool whole = true;
   if (anything_leaves(t)) {
     close_key(t);
+    bool ran = false;
     e = step_get(t, &st);
-    if (!e) e = step_launch(t, st, device);
+    if (!e) e = step_launch(t, st, device, &ran);
+    if (!ran && !(e && tpu_error_code(e) == TPU_INTERRUPTED)) {
+      e = tpu_err_prefix(e, "a step of %u ops", t->nops);
+      tpu_error *first = op_by_op(t, e, &whole);
+      tpu_error_free(e);
+      e = first;
+    }
   }
   t->flushing = false;
   pthread_cond_broadcast(&flushed);
-  if (e && tpu_error_code(e) == TPU_INTERRUPTED && put_back(t, device, key_length)) return e;
+  if (e && whole && tpu_error_code(e) == TPU_INTERRUPTED && put_back(t, device, key_length)) return e;
   if (e)
     for (uint32_t i = 0; i < t->nvals; i++)
-      if (t->vals[i]->state == V_PENDING) value_set_error(t->vals[i], e);
+      if (t->vals[i] && t->vals[i]->state == V_PENDING) value_set_error(t->vals[i], e);
   trace_free(t);
   return e;
 }
@@ -492,7 +686,7 @@ tpu_error *trace_need(tpu_value *v) {
 
 void trace_clear_steps(void) {
   size_t it = 0;
-  for (step *st; (st = map_next(&steps, &it));) st->prog = NULL;
+  for (step *st; (st = map_next(&steps, &it));) st->prog = NULL, st->too_large = false;
 }
 
 char *tpu_trace_json(void) {
@@ -502,10 +696,11 @@ char *tpu_trace_json(void) {
   for (int d = 0; d < TPU_MAX_DEVICES; d++) pending += traces[d] ? traces[d]->nops : 0;
   text_printf(&j,
               "{\"pending_ops\": %u, \"flushes\": %lld, \"ops\": %lld, \"by_need\": %lld, \"by_size\": %lld, "
-              "\"by_repeat\": %lld, "
+              "\"by_repeat\": %lld, \"op_by_op\": %lld, "
               "\"last\": \"%s\"}",
               pending, (long long)stat.flushes, (long long)stat.ops, (long long)stat.by_need,
-              (long long)stat.by_size, (long long)stat.by_repeat, stat.last ? stat.last : "");
+              (long long)stat.by_size, (long long)stat.by_repeat, (long long)stat.op_by_op,
+              stat.last ? stat.last : "");
   core_unlock();
   return j.p;
 }

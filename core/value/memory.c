@@ -59,10 +59,17 @@ static const char *words(char to[static 32], int64_t bytes) {
   return to;
 }
 
+bool memory_fits(int device, int64_t bytes, bool smaller) {
+  tpu_memory *m = &stats[device];
+  bool fits = m->allocated + bytes <= limit_of(device);
+  m->retries += !fits && smaller;
+  return fits;
+}
+
 tpu_error *memory_reserve(int device, int64_t bytes) {
   tpu_memory *m = &stats[device];
+  if (memory_fits(device, bytes, false)) return NULL;
   int64_t limit = limit_of(device);
-  if (m->allocated + bytes <= limit) return NULL;
   m->ooms++;
   char asked[32], total[32], left[32], used[32];
   return tpu_err(TPU_OUT_OF_MEMORY,

@@ -78,6 +78,8 @@ static state *held;
 static fake_kernel kernel;
 static void *kernel_ctx;
 static int compile_ms;
+static int refused;       /* launches to come that are refused */
+static bool refused_take; /* ... and take what they were given all the same */
 static char fail_words[256], platform[32] = "cpu", client_words[256];
 static char *last_program;
 
@@ -432,6 +434,12 @@ static PJRT_Error *buffer_to_host(void *args) {
   return leave(NULL);
 }
 
+static PJRT_Error *buffer_is_deleted(void *args) {
+  ENTER(BUFFER_IS_DELETED, pjrt_ref_flag);
+  a->flag = ((PJRT_Buffer *)a->object)->deleted;
+  return leave(NULL);
+}
+
 static PJRT_Error *buffer_ready(void *args) {
   ENTER(BUFFER_READY_EVENT, pjrt_ref_out);
   error = check_alive(a->object);
@@ -646,11 +654,22 @@ static bool kept(const pjrt_execute_options *o, size_t i) {
   return false;
 }
 
+static void take_donated(const program *p, const pjrt_execute *a) {
+  for (size_t i = 0; i < p->nargs; i++) {
+    if (p->donated[i] && !kept(a->options, i)) a->argument_lists[0][i]->deleted = true;
+  }
+}
+
 static PJRT_Error *execute(void *args) {
   ENTER(LOADED_EXECUTE, pjrt_execute);
   program *p = a->executable->p;
   error = check_args(p, a);
   if (error) return leave(error);
+  if (refused) {
+    refused--;
+    if (refused_take) take_donated(p, a);
+    return leave(fail(PJRT_RESOURCE_EXHAUSTED, "no room for this program"));
+  }
   state *s = state_new();
   const fake_array **ins = calloc(p->nargs + 1, sizeof *ins);
   fake_array **outs = calloc(p->nouts + 1, sizeof *outs);
@@ -660,9 +679,7 @@ static PJRT_Error *execute(void *args) {
     a->output_lists[0][i] = b;
     outs[i] = &b->a;
   }
-  for (size_t i = 0; i < p->nargs; i++) {
-    if (p->donated[i] && !kept(a->options, i)) a->argument_lists[0][i]->deleted = true;
-  }
+  take_donated(p, a);
   if (a->complete_events) a->complete_events[0] = event_on(s);
   fake_kernel run = s->failed ? NULL : kernel;
   pthread_mutex_unlock(&lock);
@@ -721,6 +738,7 @@ const void *fake_api(void) {
       {PJRT_BUFFER_DIMENSIONS, buffer_dims},
       {PJRT_BUFFER_COPY_TO_DEVICE, buffer_copy},
       {PJRT_BUFFER_TO_HOST, buffer_to_host},
+      {PJRT_BUFFER_IS_DELETED, buffer_is_deleted},
       {PJRT_BUFFER_READY_EVENT, buffer_ready},
       {PJRT_BUFFER_UNSAFE_POINTER, buffer_pointer},
   };
@@ -741,7 +759,15 @@ void fake_fail_at(int64_t n) {
   pthread_mutex_unlock(&lock);
 }
 
+void fake_refuse_launches(int n, bool take) {
+  pthread_mutex_lock(&lock);
+  refused = n;
+  refused_take = take;
+  pthread_mutex_unlock(&lock);
+}
+
 void fake_reset(void) {
+  fake_refuse_launches(0, false);
   fake_hold(false);
   fake_fail_at(0);
   fake_fail_launches(NULL);

@@ -51,6 +51,9 @@ void fake_set_kernel(fake_kernel kernel, void *ctx);
  * it was launched (NULL: success). */
 void fake_hold(bool hold);
 void fake_fail_launches(const char *words);
+/* The next n launches are refused for want of memory; `take`: what was donated to them is gone all the same.
+ */
+void fake_refuse_launches(int n, bool take);
 /* Compiles take this long. */
 void fake_compile_ms(int ms);
 /* The name and the limits that the client reports from its creation on ("cpu" by default). */

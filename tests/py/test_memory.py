@@ -120,3 +120,66 @@ if __name__ == "__main__":
 """)
     code = f"import runpy, sys; sys.argv = [{str(script)!r}]; runpy.run_path({str(script)!r}, run_name='__main__')"
     assert run_python(code).stdout.strip().endswith("done")
+
+
+BEYOND = """
+import torch
+torch.tpu.set_eager_mode('{mode}')
+torch.manual_seed(0)
+model = torch.nn.Linear(64, 64).to('tpu')
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+x = torch.randn(8, 64).to('tpu')
+def batch():
+    model(x).square().sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    big = torch.zeros(1000, 1, device='tpu') + torch.zeros(1, 20_000, device='tpu')
+    return big * 2, model(x)
+kept = []
+try:
+    kept += batch()
+    torch.tpu.flush()
+except torch.OutOfMemoryError as error:
+    print(str(error).split(' TPU 0')[0])
+print(model(x).double().sum().item())
+for t in kept[1:]:
+    print(t.double().sum().item())
+for t in kept[:1]:
+    try:
+        t[0, 0].item()
+    except torch.OutOfMemoryError as error:
+        print(str(error).split(' TPU 0')[0])
+print(torch.tpu.memory_stats()['num_ooms'])
+"""
+
+
+def test_a_step_that_does_not_fit_loses_what_strict_mode_loses():
+    """The op that did not fit and what depends on it, not the weights of the same step."""
+    limit = dict(TORCH_TPU_MEMORY_LIMIT="64M", TORCH_TPU_NUM_DEVICES="1")
+    strict = run_python(BEYOND.format(mode="strict"), **limit).stdout.splitlines()
+    fused = run_python(BEYOND.format(mode="fused"), **limit).stdout.splitlines()
+    assert strict[0] == "aten::add.Tensor: TPU out of memory. Tried to allocate 76.29 MiB."
+    assert fused[0] == strict[0] == fused[3] and fused[4] == strict[2] == "1"
+    assert float(fused[1]) == pytest.approx(float(strict[1]), rel=1e-4)
+    assert float(fused[2]) == pytest.approx(float(strict[1]), rel=1e-4)
+
+
+def test_weights_of_more_than_half_the_memory(mode):
+    """Strict mode updates them one by one: so a step takes over what it replaces, or runs op by op."""
+    code = f"""
+import torch
+torch.tpu.set_eager_mode({mode!r})
+kept = [torch.ones(1 << 20, device='tpu') for _ in range(5)]
+for w in kept:
+    w.mul_(2).add_(1)
+print([w[0].item() for w in kept])
+views = [w[:] for w in kept]
+olds = []
+for w in kept:
+    olds.append(w.sum())
+    w.data = w * 2  # not in place: what a step cannot take over while it reads it
+print([w[0].item() for w in kept[:2]], [v[1].item() for v in views[:2]], olds[4].item())
+print(torch.tpu.memory_stats()['num_ooms'], torch.tpu.max_memory_allocated() <= 44 << 20)
+"""
+    done = run_python(code, TORCH_TPU_MEMORY_LIMIT="44M", TORCH_TPU_NUM_DEVICES="1").stdout.splitlines()
+    assert done == ["[3.0, 3.0, 3.0, 3.0, 3.0]", "[6.0, 6.0] [3.0, 3.0] 3145728.0", "0 True"]

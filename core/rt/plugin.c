@@ -168,6 +168,13 @@ tpu_error *rt_load_plugin(rt_found found, const PJRT_Api **out) {
     return tpu_err(TPU_RUNTIME, "the PJRT plugin '%s' (%s) is not a file; %s", found.path, found.why,
                    advice(found));
   }
+  tpu_error *bad = rt_check_elf(found.path);
+  if (bad) {
+    tpu_error *e = tpu_err(TPU_RUNTIME, "the PJRT plugin '%s' (%s) cannot be loaded: %s; %s", found.path,
+                           found.why, tpu_error_message(bad), advice(found));
+    tpu_error_free(bad);
+    return e;
+  }
   setenv("TF_CPP_MIN_LOG_LEVEL", "3", 0);  /* XLA logs errors that we raise; read when the library loads */
   char *path = realpath(found.path, NULL); /* dlopen would look up a name without a slash elsewhere */
   void *lib = dlopen(path ? path : found.path, RTLD_NOW | RTLD_LOCAL);

@@ -47,6 +47,9 @@ tpu_error *rt_wanted_devices(int *out, bool *is_set);
 int rt_tpu_chips(void);          /* devices on the PCI bus that are TPUs */
 void rt_forget_candidates(void); /* for tests */
 
+/* elf.c: what is wrong with the file, seen before dlopen meets it: "the file is cut short: ..." */
+tpu_error *rt_check_elf(const char *path);
+
 /* preflight.c: an unknown word in XLA_FLAGS makes the plugin exit; tries it in a child first. */
 tpu_error *rt_check_xla_flags(const PJRT_Api *api, const pjrt_named_value *options, size_t n);
 

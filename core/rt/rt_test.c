@@ -387,6 +387,48 @@ static void tables(void) {
   setenv("TORCH_TPU_NUM_DEVICES", "2", 1);
 }
 
+static void write_file(const char *path, const char *from, size_t n) {
+  FILE *f = fopen(path, "w");
+  CHECK(f && fwrite(from, 1, n, f) == n);
+  fclose(f);
+}
+
+/* A library without its end, of each length; one whose header says something else. */
+static void damaged(const char *library, const char *path) {
+  FILE *f = fopen(library, "r");
+  fseek(f, 0, SEEK_END);
+  size_t n = (size_t)ftell(f);
+  char *bytes = malloc(n);
+  rewind(f);
+  CHECK(fread(bytes, 1, n, f) == n);
+  fclose(f);
+  write_file(path, bytes, 0);
+  CHECK_ERR(rt_open(), "the file is empty");
+  for (size_t cut = 4; cut < n; cut += cut < 2000 ? 60 : n / 20) {
+    write_file(path, bytes, cut);
+    CHECK_ERR(rt_open(), "the file is cut short");
+  }
+  write_file(path, bytes, n - 1);
+  CHECK_ERR(rt_open(), "the file is cut short");
+  const struct {
+    size_t at;
+    const char *words;
+  } wrong[] = {{4, "another kind of processor"}, /* class, byte order, type, machine, segment size */
+               {5, "another kind of processor"},
+               {16, "no library"},
+               {18, "another kind of processor"},
+               {54, "headers are of no known size"}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    bytes[wrong[i].at] ^= 7;
+    write_file(path, bytes, n);
+    CHECK_ERR(rt_open(), wrong[i].words);
+    bytes[wrong[i].at] ^= 7;
+  }
+  write_file(path, bytes, n);
+  CHECK_ERR(rt_open(), "it has no GetPjrtApi");
+  free(bytes);
+}
+
 static void files(void) {
   char dir[] = "/tmp/rt_test_XXXXXX", path[64];
   CHECK(mkdtemp(dir) != NULL);
@@ -407,7 +449,7 @@ static void files(void) {
   FILE *f = fopen(path, "w");
   fputs("not a shared object", f);
   fclose(f);
-  CHECK_ERR(rt_open(), "not a shared library that can be loaded");
+  CHECK_ERR(rt_open(), "the file is not in ELF format; correct TORCH_TPU_PJRT_PLUGIN");
   CHECK_EQ(rt_device_count(), 2);
   unsetenv("TORCH_TPU_PJRT_PLUGIN");
   if (!rt_tpu_chips()) CHECK_STR(rt_find_plugin().why, "package gone");
@@ -421,6 +463,8 @@ static void files(void) {
   if (dladdr(p, &libm) && strstr(libm.dli_fname, "libm")) {
     setenv("TORCH_TPU_PJRT_PLUGIN", libm.dli_fname, 1);
     CHECK_ERR(rt_open(), "it has no GetPjrtApi");
+    setenv("TORCH_TPU_PJRT_PLUGIN", path, 1);
+    damaged(libm.dli_fname, path);
   }
   unsetenv("TORCH_TPU_PJRT_PLUGIN");
   unlink(path);

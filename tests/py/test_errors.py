@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes.util
+import json
 import os
 import re
 import signal
@@ -14,6 +14,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from helpers import DEV, data, raises_alike, run_python, same
+from torch_tpu import _C
 
 
 def long(x, n: int):
@@ -172,23 +173,40 @@ for _ in range(2):
 """
 
 
-@pytest.mark.parametrize(
-    "content, words",
-    [
-        ("", "No such file|not exist|cannot open"),
-        ("not a library", "PJRT|plugin|ELF|library"),
-        ("libm", "GetPjrtApi|PJRT"),
-    ],
-    ids=["missing", "garbage", "another library"],
-)
-def test_a_bad_plugin_is_one_sentence(tmp_path, content, words):
-    path = str(tmp_path / "plugin.so")
-    if content == "libm":
-        path = ctypes.util.find_library("m") or path
-    elif content:
-        (tmp_path / "plugin.so").write_text(content)
-    first, second = run_python(USE, TORCH_TPU_PJRT_PLUGIN=path).stdout.strip().split("\n")
+def cut(path, part: float) -> None:
+    """The real plugin up to a part of its length."""
+    whole = json.loads(_C.info())["plugin"]
+    with open(whole, "rb") as file:
+        path.write_bytes(file.read(int(os.path.getsize(whole) * part)))
+
+
+def libm() -> str:
+    with open("/proc/self/maps") as maps:
+        return next(line.split()[-1] for line in maps if "/libm" in line)
+
+
+BAD_PLUGINS = {
+    "missing": (lambda path: None, "No such file"),
+    "directory": (lambda path: path.mkdir(), "is not a file"),
+    "fifo": (os.mkfifo, "is not a file"),
+    "empty": (lambda path: path.write_text(""), "the file is empty"),
+    "text": (lambda path: path.write_text("#!/bin/sh"), "not in ELF format"),
+    "program": (lambda path: path.symlink_to("/bin/true"), "cannot .*be loaded|no library|loaded:"),
+    "another library": (lambda path: path.symlink_to(libm()), "GetPjrtApi"),
+    "cut at 1%": (lambda path: cut(path, 0.01), "cut short"),
+    "cut at half": (lambda path: cut(path, 0.5), "cut short"),
+    "cut near its end": (lambda path: cut(path, 0.999), "cut short"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_PLUGINS)
+def test_a_bad_plugin_is_one_sentence(tmp_path, name):
+    make, words = BAD_PLUGINS[name]
+    path = tmp_path / "plugin.so"
+    make(path)
+    first, second = run_python(USE, TORCH_TPU_PJRT_PLUGIN=str(path)).stdout.strip().split("\n")
     assert re.search(words, first), first
+    assert first.endswith("; correct TORCH_TPU_PJRT_PLUGIN, or unset it"), first
     assert second == first
 
 

@@ -38,20 +38,32 @@ int64_t env_bytes(const char *name, int64_t unset) {
   return s && parse_bytes(s, &n) ? n : unset;
 }
 
+#define FLAG "1", "0", "on", "off", "true", "false", "True", "False"
+
+bool env_flag(const char *name, bool unset) {
+  static const char *const words[] = {FLAG};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (env_is(name, words[i])) return i % 2 == 0;
+  return unset;
+}
+
 /* NULL words: a size in bytes. */
 static const struct {
-  const char *name, *words[5];
+  const char *name, *words[9];
 } switches[] = {
     {"TORCH_TPU_EAGER_MODE", {"strict", "debug", "fused"}},
+    {"TPU_LAUNCH_BLOCKING", {FLAG}},
+    {"TORCH_TPU_DEFER_AND_FUSE", {FLAG}},
+    {"TPU_DEFER_AND_FUSE", {FLAG}},
     {"TORCH_TPU_FALLBACK", {"warn", "error", "silent"}},
     {"TORCH_TPU_SIZES", {"exact", "auto"}},
-    {"TORCH_TPU_CACHE", {"on", "off", "1", "0"}},
+    {"TORCH_TPU_CACHE", {FLAG}},
     {"TORCH_TPU_MEMORY_LIMIT", {NULL}},
     {"TORCH_TPU_CACHE_MAX_BYTES", {NULL}},
 };
 
 static tpu_error *check_words(const char *name, const char *value, const char *const *words) {
-  char list[64] = "";
+  char list[96] = "";
   for (; *words; words++) {
     if (!strcmp(value, *words)) return NULL;
     strcat(strcat(list, *list ? ", " : ""), *words);

@@ -11,6 +11,8 @@
 /* NULL when unset or empty. */
 const char *env_get(const char *name);
 bool env_is(const char *name, const char *word);
+/* 1, on, true or 0, off, false; `unset` when it is unset or neither. */
+bool env_flag(const char *name, bool unset);
 /* "1500000", "1.5G", "512MiB"; `unset` when it is unset or no size. */
 int64_t env_bytes(const char *name, int64_t unset);
 /* ValueError for the first switch with a value that it does not have. */

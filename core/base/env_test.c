@@ -39,6 +39,21 @@ void test_env(void) {
   CHECK(good("TORCH_TPU_EAGER_MODE", "") && good("TORCH_TPU_EAGER_MODE", "fused"));
   CHECK(!good("TORCH_TPU_EAGER_MODE", "fuse") && !good("TORCH_TPU_EAGER_MODE", "FUSED"));
   CHECK(good("TORCH_TPU_CACHE", "0") && !good("TORCH_TPU_CACHE", "no"));
+  const char *flags[] = {"TPU_LAUNCH_BLOCKING", "TORCH_TPU_DEFER_AND_FUSE", "TPU_DEFER_AND_FUSE"};
+  for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+    CHECK(good(flags[i], "1") && good(flags[i], "0") && good(flags[i], "true") && good(flags[i], "False"));
+    CHECK(!good(flags[i], "2") && !good(flags[i], "yes") && !good(flags[i], "fused"));
+  }
+  const char *on[] = {"1", "on", "true", "True"}, *off[] = {"0", "off", "false", "False"};
+  for (size_t i = 0; i < sizeof on / sizeof *on; i++) {
+    setenv(flags[0], on[i], 1);
+    CHECK(env_flag(flags[0], false));
+    setenv(flags[0], off[i], 1);
+    CHECK(!env_flag(flags[0], true));
+  }
+  setenv(flags[0], "", 1);
+  CHECK(env_flag(flags[0], true) && !env_flag(flags[0], false));
+  unsetenv(flags[0]);
   CHECK(good("TORCH_TPU_DUMP", "/tmp") && !good("TORCH_TPU_DUMP", "/nowhere/at/all"));
   CHECK(!good("TORCH_TPU_FALLBACK", "cpu") && !good("TORCH_TPU_SIZES", "generic"));
   CHECK(!env_is("TORCH_TPU_SIZES", "auto"));

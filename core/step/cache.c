@@ -77,7 +77,7 @@ static char *join(const char *a, const char *b) {
 /* malloc'd, or NULL. */
 static char *dir_from_env(const char **why) {
   *why = NULL;
-  if (env_is("TORCH_TPU_CACHE", "off") || env_is("TORCH_TPU_CACHE", "0")) return NULL;
+  if (!env_flag("TORCH_TPU_CACHE", true)) return NULL;
   const char *v = env_get("TORCH_TPU_CACHE_DIR");
   if (v) return tpu_xstrdup(v);
   v = getenv("XDG_CACHE_HOME");

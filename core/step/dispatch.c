@@ -72,14 +72,12 @@ tpu_overlap tpu_row_overlap(const tpu_row *r) {
 }
 
 /* --- modes --- */
-static bool env_on(const char *name) { return env_get(name) && !env_is(name, "0") && !env_is(name, "false"); }
-
 static int mode_from_env(void) {
   if (env_is("TORCH_TPU_EAGER_MODE", "fused")) return TPU_MODE_FUSED;
   if (env_is("TORCH_TPU_EAGER_MODE", "debug")) return TPU_MODE_DEBUG;
   if (env_is("TORCH_TPU_EAGER_MODE", "strict")) return TPU_MODE_STRICT;
-  if (env_on("TPU_LAUNCH_BLOCKING")) return TPU_MODE_DEBUG;
-  if (env_on("TORCH_TPU_DEFER_AND_FUSE") || env_on("TPU_DEFER_AND_FUSE")) return TPU_MODE_FUSED;
+  if (env_flag("TPU_LAUNCH_BLOCKING", false)) return TPU_MODE_DEBUG;
+  if (env_flag("TORCH_TPU_DEFER_AND_FUSE", env_flag("TPU_DEFER_AND_FUSE", false))) return TPU_MODE_FUSED;
   return TPU_MODE_STRICT;
 }
 

@@ -286,7 +286,9 @@ def test_modes():
         ("TORCH_TPU_EAGER_MODE", "fused", "fused"),
         ("TORCH_TPU_EAGER_MODE", "debug", "debug"),
         ("TPU_LAUNCH_BLOCKING", "1", "debug"),
+        ("TPU_LAUNCH_BLOCKING", "0", "strict"),
         ("TORCH_TPU_DEFER_AND_FUSE", "1", "fused"),
+        ("TPU_DEFER_AND_FUSE", "true", "fused"),
     ],
 )
 def test_modes_from_the_environment(name, value, expected):
@@ -301,6 +303,9 @@ def test_modes_from_the_environment(name, value, expected):
     [
         ("TORCH_TPU_EAGER_MODE", "lazy"),
         ("TORCH_TPU_FALLBACK", "cpu"),
+        ("TPU_LAUNCH_BLOCKING", "yes"),
+        ("TORCH_TPU_DEFER_AND_FUSE", "2"),
+        ("TPU_DEFER_AND_FUSE", "fused"),
         ("TORCH_TPU_MEMORY_LIMIT", "99999999999999999999"),
         ("TORCH_TPU_CACHE_MAX_BYTES", "-1"),
         ("TORCH_TPU_DUMP", "/nowhere/at/all"),

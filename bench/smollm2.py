@@ -1,6 +1,7 @@
 """SmolLM2-135M-Instruct decoding greedily through unchanged Transformers.
 
-`python bench/smollm2.py DEVICE` is one fresh process: loads, answers with 24 tokens, prints what that took.
+`python bench/smollm2.py DEVICE [next]` is one fresh process: loads, answers with 24 tokens, prints what that took; with `next` then
+answers prompts of other lengths, with the caches as they are by then.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 TOKENS = 24
 PROMPT = "Tell me a short story about a fox."
+NEXT = 8  # prompts of other lengths
 
 
 def weights() -> tuple[str, str]:
@@ -56,17 +58,30 @@ class Chat:
         self.model = AutoModelForCausalLM.from_pretrained(
             folder, gguf_file=file, device_map=device, dtype=torch.float32
         )
-        chat = [{"role": "user", "content": PROMPT}]
-        self.prompt = tokenizer.apply_chat_template(
-            chat, add_generation_prompt=True, return_tensors="pt", return_dict=True
-        ).to(device)
 
-    def times(self) -> list[float]:
+        def prompt(text: str) -> Any:
+            chat = [{"role": "user", "content": text}]
+            return tokenizer.apply_chat_template(
+                chat, add_generation_prompt=True, return_tensors="pt", return_dict=True
+            ).to(device)
+
+        self.prompt = prompt(PROMPT)
+        places = " It lives in a wood by a river, and talks to an owl, a hare and an old badger." * 2
+        words = places.split()
+        self.others = [
+            prompt(PROMPT + " " + " ".join(words[: 4 * k + 3])) for k in (5, 0, 7, 2, 4, 1, 6, 3)[:NEXT]
+        ]
+
+    def times(self, prompt: Any = None, tokens: int = TOKENS) -> list[float]:
         """Of one answer: its start, then every token of it."""
         clock = Clock()
         with torch.inference_mode():
             self.model.generate(
-                **self.prompt, min_new_tokens=TOKENS, max_new_tokens=TOKENS, do_sample=False, streamer=clock
+                **(prompt or self.prompt),
+                min_new_tokens=tokens,
+                max_new_tokens=tokens,
+                do_sample=False,
+                streamer=clock,
             )
         return clock.times
 
@@ -75,26 +90,30 @@ class Decode:
     """A side that gives seconds a token after the first, every token at its best over the rounds: a token is
     long, and one quiet round for all of them together is much to ask of a shared machine."""
 
-    def __init__(self, chat: Chat, mode: str | None = None) -> None:
-        self.chat, self.mode = chat, mode
+    def __init__(self, chat: Chat, mode: str | None = None, sizes: str = "auto") -> None:
+        self.chat, self.mode, self.sizes = chat, mode, sizes
         self.best = [float("inf")] * (TOKENS - 1)
 
     def __call__(self) -> float:
         if self.mode is None:
             times = self.chat.times()
         else:
-            with torch.tpu.eager_mode(self.mode):
+            with torch.tpu.eager_mode(self.mode), torch.tpu.sizes(self.sizes):
                 times = self.chat.times()
         gaps = [b - a for a, b in zip(times[1:], times[2:], strict=False)]
         self.best = [min(a, b) for a, b in zip(self.best, gaps, strict=True)]
         return sum(self.best) / len(self.best)
 
 
-def fresh(device: str) -> dict[str, float]:
+def fresh(device: str, more: bool) -> dict[str, float]:
     chat = Chat(device)
     times = chat.times()
-    return {"seconds": (times[-1] - times[0]) / TOKENS, "bytes": peak_memory()}
+    result = {"seconds": (times[-1] - times[0]) / TOKENS, "bytes": float(peak_memory())}
+    if more:
+        spans = [chat.times(p, 200 // NEXT) for p in chat.others]
+        result["next"] = sum(t[-1] - t[0] for t in spans) / 200
+    return result
 
 
 if __name__ == "__main__":
-    print(json.dumps(fresh(sys.argv[1])))
+    print(json.dumps(fresh(sys.argv[1], "next" in sys.argv)))

@@ -480,11 +480,16 @@ tpu_error *step_resize_value(tpu_storage *s, size_t nbytes) {
 }
 
 /* --- test hooks --- */
-/* Real floats get `fill`, everything else an extreme value. */
+/* Real floats get `fill`; whole numbers the least one where that is negative, else the greatest; everything
+ * else bits that make large numbers. */
 static void fill_bytes(char *p, tpu_dtype dt, int64_t n, double fill) {
   float f = (float)fill;
   uint32_t bits;
   memcpy(&bits, &f, sizeof bits);
+  size_t item = dt_bytes(dt);
+  uint64_t sign = 1ull << (8 * (item < 8 ? item : 8) - 1), extreme = dt_is_unsigned(dt) ? ~0ull : sign - 1;
+  if (fill < 0) extreme = dt_is_unsigned(dt) ? 0 : sign;
+  if (dt == DT_BOOL) extreme = !(fill < 0);
   for (int64_t k = 0; k < n; k++) {
     if (dt == DT_F64)
       memcpy(p + k * 8, &fill, 8);
@@ -492,8 +497,10 @@ static void fill_bytes(char *p, tpu_dtype dt, int64_t n, double fill) {
       memcpy(p + k * 4, &f, 4);
     else if (dt == DT_BF16)
       memcpy(p + k * 2, (char *)&bits + 2, 2);
+    else if (dt_is_int(dt) || dt == DT_BOOL)
+      memcpy(p + k * (int64_t)item, &extreme, item);
     else
-      memset(p + k * dt_bytes(dt), dt == DT_BOOL ? 1 : 0x7f, dt_bytes(dt));
+      memset(p + k * (int64_t)item, 0x7f, item);
   }
 }
 

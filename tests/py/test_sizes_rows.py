@@ -16,7 +16,7 @@ RUNG, SIZES = 24, (19, 21, 24)  # of one rung; none is a static dim below, which
 
 
 def ints(x: torch.Tensor, n: int) -> torch.Tensor:
-    return (x.detach().abs() * 1000).long() % n
+    return (x.detach().float().abs() * 1000).long() % n
 
 
 Case = tuple[Callable[..., torch.Tensor], list[tuple[int | str, ...]]]

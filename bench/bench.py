@@ -3,7 +3,8 @@
 
     python bench/bench.py [--only NAME ...] [--core N] [--json FILE]
 
-A ratio above its `must` is marked MISSED; of a row in seconds it is our number that must not be above it. Instruction counts, for noisy machines: bench/instructions.py.
+A ratio above its `must` is marked MISSED; of a row in seconds it is our number that must not be above it.
+Instruction counts, for noisy machines: bench/instructions.py.
 """
 
 from __future__ import annotations

@@ -175,6 +175,55 @@ extern tpu_error *(*tpu_resize_out)(tpu_tensor *t, int rank, const int64_t *size
 /* Set by the glue: is this tensor (a handle) a leaf that requires gradients? Called under the core's lock. */
 extern bool (*tpu_is_parameter)(const void *handle);
 
+/* --- graphs: calls recorded once and launched as a whole from then on (torch.compile) ---
+ * tpu_graph_run launches what was recorded for exactly such inputs (types, views, sizes, which share a
+ * storage, numbers). Where there is nothing it sets *ran = false, and the caller records: tpu_graph_begin,
+ * the calls, tpu_graph_end, which launches them. Between the two the thread's calls on the device run
+ * nothing. What cannot be kept (a value was read, a tensor came from elsewhere) runs as any other calls do,
+ * and is not kept. */
+typedef struct tpu_graph tpu_graph;
+typedef struct tpu_graph_inputs {
+  int n, nnumbers;
+  const tpu_tensor *tensors; /* of the graph's device, or 0-dim CPU numbers; kept alive until tpu_graph_end */
+  const int64_t *numbers;
+} tpu_graph_inputs;
+typedef struct tpu_graph_out {
+  int input;   /* the result is this input itself; -1: it is not */
+  int view_of; /* it lies in this input's storage; -1: in storages[storage] */
+  int storage;
+  int16_t dtype;
+  uint8_t rank, flags;
+  int64_t offset;
+  int64_t *sizes, *strides;
+} tpu_graph_out;
+typedef struct tpu_graph_results { /* what it points at is valid until the thread's next call */
+  int nouts, nstorages, nnumbers;
+  const tpu_graph_out *outs;
+  tpu_storage *const *storages; /* each owned by the receiver */
+  const int64_t *numbers;       /* as given to tpu_graph_end */
+} tpu_graph_results;
+
+/* `generic`: for each of n inputs the dims (bit mask) whose size varies from call to call. `inlined`: one
+ * program, whatever repeats in it. Each graph has one owner. */
+tpu_graph *tpu_graph_new(const char *name, int device, bool inlined, int n, const uint32_t *generic);
+void tpu_graph_free(tpu_graph *g);
+int tpu_graph_device(const tpu_graph *g);
+/* `philox` is the device's generator: read, and moved on. */
+tpu_error *tpu_graph_run(tpu_graph *g, const tpu_graph_inputs *in, tpu_philox *philox, bool *ran,
+                         tpu_graph_results *out);
+tpu_error *tpu_graph_begin(tpu_graph *g, const tpu_graph_inputs *in, const tpu_philox *philox);
+typedef struct tpu_graph_ending {
+  int nouts, nnumbers;
+  const tpu_tensor *outs;
+  const int64_t *numbers;   /* handed out again by each run */
+  const tpu_philox *philox; /* the generator after the calls */
+} tpu_graph_ending;
+/* *why: NULL, or why the recording is not kept (static). */
+tpu_error *tpu_graph_end(const tpu_graph_ending *end, const char **why);
+const char *tpu_graph_broken(void); /* why what this thread records will not be kept (static), or NULL */
+void tpu_graph_abort(void);         /* instead of tpu_graph_end: what was recorded runs when it is needed */
+char *tpu_graph_json(tpu_graph *g); /* [{ops, steps, programs: distinct, inputs}] of what is recorded */
+
 /* --- host transfers --- */
 /* dst (tpu) = src (host memory of src_dtype, strides in elements); same sizes. The source may be overwritten
  * right after. */

@@ -4,6 +4,7 @@
 // call.h     arguments to plain C values and back: the boxed kernel and the typed ones
 // ops.h      structural ops typed by hand: empty, views, copies, resize, set
 // autocast.h the autocast policies
+// graph.h    compiled graphs
 // here       the CPU fallback and tpu_glue_init, which registers everything explicitly (no static
 // registration)
 #include <ATen/native/CPUFallback.h>
@@ -34,6 +35,7 @@
 #include "call.h"
 #include "ops.h"
 #include "autocast.h"
+#include "graph.h"
 
 namespace tpu {
 
@@ -302,11 +304,14 @@ int64_t attention_choice(const Tensor &q, const Tensor &k, const Tensor &v, cons
   static const bool have = reg.done.count("_scaled_dot_product_fused_attention_overrideable") != 0;
   auto fits = [&] {
     if (q.dim() != 4 || k.dim() != 4 || v.dim() != 4 || !at::isFloatingType(q.scalar_type())) return false;
-    const int64_t heads = q.size(1), kv = k.size(1);
-    return q.scalar_type() == k.scalar_type() && q.scalar_type() == v.scalar_type() && kv == v.size(1) &&
-           (heads == kv || (gqa && kv > 0 && heads % kv == 0)) && q.size(0) == k.size(0) &&
-           q.size(0) == v.size(0) && k.size(2) == v.size(2) && q.size(3) == k.size(3) &&
-           !(mask && mask->defined() && causal);
+    // torch.compile asks with symbolic sizes
+    auto same = [](const Tensor &x, const Tensor &y, int d) {
+      return TORCH_GUARD_OR_FALSE(x.sym_size(d).sym_eq(y.sym_size(d)));
+    };
+    const c10::SymInt heads = q.sym_size(1), kv = k.sym_size(1);
+    return q.scalar_type() == k.scalar_type() && q.scalar_type() == v.scalar_type() && same(k, v, 1) &&
+           (same(q, k, 1) || (gqa && kv > 0 && heads % kv == 0)) && same(q, k, 0) && same(q, v, 0) &&
+           same(k, v, 2) && same(q, k, 3) && !(mask && mask->defined() && causal);
   };
   // vmap has no rule for the fused row, but for everything that the mathematical path is made of; a layer of
   // torch.func may stand inside one of vmap.
@@ -354,6 +359,7 @@ void init() {
   refuse(K::QuantizedPrivateUse1, torch::CppFunction::makeFromBoxedFunction<&no_layout<quantized>>());
   refuse(K::NestedTensorPrivateUse1, torch::CppFunction::makeFromBoxedFunction<&no_layout<nested>>());
   register_autocast();
+  register_graphs();
 }
 
 } // namespace tpu

@@ -6,7 +6,6 @@
 #include "base/grow.h"
 #include "step/step.h"
 
-static uint32_t serials; /* of preparations: mark the storages that each has seen */
 static const char NO_DTYPE[] = "a dtype that XLA does not have";
 
 /* Room is made for a whole argument at a time: what is put here is every op's way. */
@@ -374,7 +373,7 @@ static tpu_error *prepare(prep *p, const tpu_call *call, bool exact) {
   p->decline = NULL;
   p->nstores = p->nscalars = p->ntensors = p->nsyms = p->extents = 0;
   text_clear(&p->sig);
-  p->serial = ++serials;
+  p->serial = core_serial();
   p->pauses = core_pauses();
   text_reserve(&p->sig, ARG_ROOM);
   put64(p, (int64_t)(uintptr_t)call->row);

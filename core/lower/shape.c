@@ -215,8 +215,21 @@ static void select_backward(L *l) {
   B *b = l_b(l);
   Val g = l_tensor(l, 0);
   int rank, axis = l_axis(l, 2, b_rank(b, g) + 1);
-  int64_t n = size_arg(l, 1, axis, &rank), at = index_arg(l, 3, n);
-  ret(l, spread(b, b_unsqueeze(b, g, axis), axis, n, at, 1, b_like(b, g, 0)));
+  shape s = l_sizes(l, 1);
+  if (!b_ok(b)) return;
+  g = b_unsqueeze(b, g, axis);
+  bool generic = false;
+  for (int i = 0; i < s.rank; i++) generic |= s.d[i].sym != 0;
+  if (!generic) {
+    int64_t n = size_arg(l, 1, axis, &rank), at = index_arg(l, 3, n);
+    ret(l, spread(b, g, axis, n, at, 1, b_like(b, g, 0)));
+    return;
+  }
+  int64_t at = l_int(l, 3);
+  Val place = b_iota(b, DT_I32, &s, axis), zeros = b_full(b, &s, b_const(b, b_dtype(b, g), 0));
+  Val hit = b_const_i(b, DT_I32, at);
+  if (at < 0) hit = b_add(b, hit, b_size(b, zeros, axis, DT_I32));
+  ret(l, b_select(b, b_eq(b, place, hit), g, zeros));
 }
 
 /* (grad, input_sizes, dim, start, end, step) */
@@ -459,7 +472,7 @@ const tpu_row rows_shape[] = {{"cat", cat, 0, ROW_GROWS | ROW_CHANNELS | ROW_OVE
                               {"flip", flip, 0, ROW_LIKE_SELF},
                               {"roll", roll, 0, 0},
                               {"repeat", repeat, 0, 0},
-                              {"select_backward", select_backward, 0, 0},
+                              {"select_backward", select_backward, 0, ROW_SIZED},
                               {"slice_backward", slice_backward, 0, 0},
                               {"diagonal_backward", diagonal_backward, 0, 0},
                               {"select_scatter", select_scatter, 0, ROW_LIKE_SELF},

@@ -6,6 +6,7 @@
 #include "base/env.h"
 #include "call/fits.h"
 #include "step/compose.h"
+#include "step/graph.h"
 #include "step/sizes.h"
 #include "step/step.h"
 #include "step/trace.h"
@@ -151,7 +152,7 @@ static tpu_error *prepare_and_run(prep *p, sized_call *sc, tpu_call *call, const
     }
     if (p->cut) sizes_cut(call->row, p->cut);
     masks_left_out += op->masks_left_out;
-    m = tpu_get_mode();
+    m = graph_records(op->device) ? TPU_MODE_FUSED : tpu_get_mode();
     hit = hit && op->program && op->program->exec;
     TRY(m == TPU_MODE_FUSED ? trace_ready(op, p) : op_ready(op, p));
   } while (p->pauses != core_pauses());

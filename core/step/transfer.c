@@ -6,6 +6,8 @@
 
 #include "step/run.h"
 #include "step/sizes.h"
+#include "step/derive.h"
+#include "step/graph.h"
 #include "step/step.h"
 #include "step/trace.h"
 #include "value/layout.h"
@@ -314,6 +316,7 @@ tpu_error *tpu_copy(const tpu_tensor *src, const tpu_tensor *dst) {
 
 /* --- storages --- */
 tpu_error *step_exact_twin(tpu_storage *s, tpu_value **out) {
+  if (graph_records(s->device) && s->value && value_is_generic(s->value)) return derive_exact(s, out);
   TRY(step_materialize(s));
   tpu_value *v = s->value;
   *out = v;
@@ -354,15 +357,30 @@ static tpu_error *padded_of_host(const void *src, const int64_t *strides, tpu_dt
   return e;
 }
 
+/* The dims that are generic, or static of this size and in the mask. */
+static uint32_t dims_to_pad(const tpu_value *v, int64_t size, uint32_t mask) {
+  uint32_t dims = 0;
+  for (int i = 0; i < v->rank; i++)
+    if (v->d[i].sym || (v->d[i].n == size && (mask >> i & 1))) dims |= 1u << i;
+  return dims;
+}
+
 tpu_error *step_pad(tpu_storage *s, int64_t size, uint32_t mask) {
+  if (graph_records(s->device)) {
+    int64_t given[TPU_MAX_RANK], steps[TPU_MAX_RANK];
+    tpu_value *v;
+    tpu_tensor t = derive_whole(s, given, steps);
+    TRY(derive_padded(&t, dims_to_pad(s->value, size, mask), &v));
+    storage_bind(s, v);
+    return NULL;
+  }
   TRY(step_materialize(s));
   tpu_value *v = s->value, *padded;
   int64_t sizes[TPU_MAX_RANK], strides[TPU_MAX_RANK], step = 1;
-  uint32_t dims = 0;
+  uint32_t dims = dims_to_pad(v, size, mask);
   for (int i = v->rank - 1; i >= 0; i--) {
     sizes[i] = v->d[i].logical, strides[i] = step;
     step *= v->d[i].n;
-    if (v->d[i].sym || (v->d[i].n == size && (mask >> i & 1))) dims |= 1u << i;
   }
   const void *p;
   void *owned;
@@ -428,6 +446,7 @@ tpu_error *step_first(tpu_storage *s, int axis, int64_t n) {
 }
 
 tpu_error *step_pad_view(const tpu_tensor *t, uint32_t dims, tpu_value **out) {
+  if (graph_records(t->device)) return derive_padded(t, dims, out);
   tpu_dtype dt = tpu_dtype_from_torch(t->dtype);
   int64_t strides[TPU_MAX_RANK];
   char *dense = tpu_xmalloc((size_t)view_numel(t->rank, t->sizes) * dt_bytes(dt) + 1);

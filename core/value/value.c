@@ -23,6 +23,11 @@ void core_wait(pthread_cond_t *c) {
   pthread_cond_wait(c, &lock);
 }
 
+uint32_t core_serial(void) {
+  static uint32_t serials;
+  return ++serials;
+}
+
 uint64_t core_pauses(void) { return pauses; }
 
 /* A fork while another thread holds the lock must not leave the child with a lock that nobody will give back.
@@ -41,7 +46,7 @@ void cell_retain(tpu_cell *c) { c->refs++; }
 
 static void cell_release(tpu_cell *c) {
   if (!c || --c->refs) return;
-  memory_count(c->device, -c->bytes);
+  if (c->bytes >= 0) memory_count(c->device, -c->bytes);
   if (c->buf) rt_buffer_free(c->buf);
   free(c);
 }
@@ -52,6 +57,13 @@ void cell_append(tpu_cell *c, PJRT_Buffer *buf, int axis, int64_t claimed) {
   c->claim_axis = (int8_t)axis;
   c->claimed = claimed;
   c->refs++;
+}
+
+void cell_give(tpu_cell *c) {
+  memory_count(c->device, -c->bytes);
+  rt_buffer_free(c->buf);
+  c->buf = NULL;
+  c->bytes = -1;
 }
 
 void cell_lose(tpu_cell *c) {

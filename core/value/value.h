@@ -33,12 +33,13 @@ void core_unlock(void);
 void core_pause(void);
 void core_wait(pthread_cond_t *c);
 uint64_t core_pauses(void);
+uint32_t core_serial(void); /* a new one: marks what a call, a trace or a graph has seen (mark_serial) */
 
 typedef struct tpu_cell {
   int32_t refs;
   int16_t device;
   PJRT_Buffer *buf; /* owned; NULL: lost by a launch that failed while it had it */
-  int64_t bytes;    /* accounted in memory statistics */
+  int64_t bytes;    /* accounted in memory statistics; -1: no more */
   /* Appends in place: rows of axis claim_axis below `claimed` belong to some value of this cell; 0: nobody
    * appended yet. A value of fewer rows sees its own part, whatever comes after it. */
   int64_t claimed;
@@ -75,6 +76,8 @@ void cell_retain(tpu_cell *c);
  * reference, for the new value. */
 void cell_append(tpu_cell *c, PJRT_Buffer *buf, int axis, int64_t claimed);
 void cell_lose(tpu_cell *c); /* such a launch failed */
+/* A launch took its buffer over; the one reference is about to go. */
+void cell_give(tpu_cell *c);
 
 /* A pending value without a trace yet; one reference for the caller. */
 tpu_value *value_create(tpu_dtype dt, int rank, const vdim *d, int device);

@@ -101,6 +101,11 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'torch.tpu' has no attribute {name!r}")
 
 
+def _get_generator(device: torch.device) -> torch.Generator:
+    """For PyTorch's compiler: the generator that calls on the device draw from."""
+    return default_generators[_index(device)]
+
+
 def _lazy_init() -> None:
     init()
 

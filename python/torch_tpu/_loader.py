@@ -47,6 +47,7 @@ def load() -> None:
         import torch
 
         from . import _C, _backends, _plugins, _processes
+        from ._compile import hooks
 
         _C.init()
         _plugins.add_candidates()
@@ -59,4 +60,5 @@ def load() -> None:
         _backends.install()
         _processes.install()
         _device._register_process_hooks()
+        hooks.install()
         _loaded = True

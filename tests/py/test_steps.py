@@ -62,6 +62,56 @@ def test_what_is_dropped_is_not_computed() -> None:
     assert torch.tpu.memory_stats()["allocation.all.allocated"] == before
 
 
+def test_a_step_of_which_less_is_read_is_the_same_program(fresh) -> None:
+    def step(x, read_both: bool) -> torch.Tensor:
+        y = x.sin()
+        z = y.exp()
+        if not read_both:
+            del y
+        z.sum().item()
+        return z.cpu() if not read_both else (y + z).cpu()
+
+    x = data(8)
+    t = x.to("tpu")
+    with torch.tpu.eager_mode("fused"):
+        torch.testing.assert_close(step(t, True), x.sin() + x.sin().exp())
+        torch.tpu.reset_compile_stats()
+        torch.testing.assert_close(step(t, False), x.sin().exp())
+    assert compiled() == 0
+
+
+def test_a_step_that_takes_memory_over_is_for_those_who_give_it(fresh) -> None:
+    """The same ops with an operand that dies and with one that lives on: two programs, and the second one's operand is as it was."""
+    x = data(8)
+    torch.tpu.reset_compile_stats()
+    with torch.tpu.eager_mode("fused"):
+        for keep in (False, True, False):
+            t = x.to("tpu")
+            torch.tpu.synchronize()
+            kept = t.detach() if keep else None
+            for _ in range(2):
+                t = t.mul(2).add(1)
+            torch.testing.assert_close(t.cpu(), (x * 2 + 1) * 2 + 1)
+            if kept is not None:
+                torch.testing.assert_close(kept.cpu(), x)
+        assert compiled() == 2
+
+
+def test_much_that_nobody_reads_is_not_computed(fresh) -> None:
+    """A program that gives more serves only where that is no memory to speak of."""
+    x = data(1000)
+    t = x.to("tpu")
+    torch.tpu.reset_compile_stats()
+    with torch.tpu.eager_mode("fused"):
+        for keep in (True, False):
+            y = t.sin()
+            z = y.sum()
+            if not keep:
+                del y
+            torch.testing.assert_close(z.cpu(), x.sin().sum())
+        assert compiled() == 2
+
+
 def test_training_loop_leaks_nothing(mode: str) -> None:
     model = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 1)).to("tpu")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)

@@ -1,0 +1,10 @@
+/* Compiled graphs: recordings of calls, launched as a whole. The functions are in tpu.h; see there. */
+#ifndef TPU_STEP_GRAPH_H
+#define TPU_STEP_GRAPH_H
+
+#include <stdbool.h>
+
+/* Does this thread record a graph on the device? Then calls are recorded, whatever the mode. Any thread. */
+bool graph_records(int device);
+
+#endif

@@ -1,6 +1,6 @@
 """A GPT of 4 layers reading texts of 20 lengths between 17 and 128, one after the other, with nothing compiled before.
 
-`python bench/gpt.py tpu|cpu|jax` is one fresh process; it prints the seconds from the first text to the last answer.
+`python bench/gpt.py tpu|compiled|cpu|jax` is one fresh process; it prints the seconds from the first text to the last answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LAYERS, DIM, HEADS, WORDS, LONGEST = 4, 256, 4, 1000, 128
 LENGTHS = random.Random(0).sample(range(17, LONGEST + 1), 20)
 
 
-def torch_seconds(device: str) -> float:
+def torch_seconds(device: str, compiled: bool = False) -> float:
     import torch
     import torch.nn.functional as F
     from torch import Tensor, nn
@@ -47,6 +47,8 @@ def torch_seconds(device: str) -> float:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model = GPT().to(device)
+    if compiled:
+        model = torch.compile(model, backend="tpu")
     with torch.inference_mode():
         start = time.perf_counter()
         for length in LENGTHS:
@@ -100,4 +102,8 @@ def jax_seconds() -> float:
 
 if __name__ == "__main__":
     side = sys.argv[1]
-    print(json.dumps({"seconds": jax_seconds() if side == "jax" else torch_seconds(side)}))
+    if side == "jax":
+        seconds = jax_seconds()
+    else:
+        seconds = torch_seconds("tpu" if side == "compiled" else side, side == "compiled")
+    print(json.dumps({"seconds": seconds}))

@@ -1,7 +1,8 @@
 """A compiled graph as a function of a list.
 
-Called with a list that it empties (PyTorch's boxed convention). A piece is recorded on its first call with inputs of such types, views and sizes
-(core/step/graph.c): one walk through the eager kernels, which run nothing but say what they would run. From then on it is launched by one call.
+Called with a list that it empties (PyTorch's boxed convention). A piece is recorded on its first call with inputs of such types, views
+and sizes (core/step/graph.c): one walk through the eager kernels, which run nothing but say what they would run. From then on it is
+launched by one call.
 """
 
 from __future__ import annotations
@@ -71,7 +72,11 @@ def _as_traced(value: Any, known: Any) -> Any:
     a copy otherwise). A kernel here may choose another order than the one that PyTorch's shape functions know."""
     if isinstance(value, (tuple, list)) and isinstance(known, (tuple, list)):
         return type(value)(_as_traced(v, k) for v, k in zip(value, known, strict=True))
-    if not isinstance(value, torch.Tensor) or not isinstance(known, torch.Tensor) or known.dim() != value.dim():
+    if (
+        not isinstance(value, torch.Tensor)
+        or not isinstance(known, torch.Tensor)
+        or known.dim() != value.dim()
+    ):
         return value
     if value.dim() < 2 or value.numel() == 0 or known.layout is not torch.strided:
         return value
@@ -83,7 +88,9 @@ def _as_traced(value: Any, known: Any) -> Any:
 
 
 def _is_view(target: Any) -> bool:
-    return not isinstance(target, torch._ops.OpOverload) or any(r.alias_info is not None for r in target._schema.returns)
+    return not isinstance(target, torch._ops.OpOverload) or any(
+        r.alias_info is not None for r in target._schema.returns
+    )
 
 
 def _run(

@@ -1,4 +1,4 @@
-"""What PyTorch's compiler learns of the device, at the moment it is first imported: it takes seconds to import, and most programs never do."""
+"""What PyTorch's compiler learns of the device, at the moment it is first imported: that takes seconds, and most programs never do."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Graphs on our device that reach Inductor: libraries name that backend themselves (Transformers does, for its static cache).
 
-Inductor lets a device bring a pass over the finished graph. Ours takes the whole graph out, to be run by `CompiledGraph`, and leaves one call
-of tpu_inductor::graph; Inductor writes its wrapper around that. A kernel that it wants to write for the device is an error.
+Inductor lets a device bring a pass over the finished graph. Ours takes the whole graph out, to be run by `CompiledGraph`, and leaves one
+call of tpu_inductor::graph; Inductor writes its wrapper around that. A kernel that it wants to write for the device is an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _library.define("graph(Tensor[] inputs, Tensor(a!)[] written, SymInt[] sizes, in
 _noted = False
 
 
-def _call(inputs: list[torch.Tensor], written: list[torch.Tensor], sizes: list[int], id: int) -> list[torch.Tensor]:
+def _call(
+    inputs: list[torch.Tensor], written: list[torch.Tensor], sizes: list[int], id: int
+) -> list[torch.Tensor]:
     graph, _, order = _graphs[id]
     lists = {"inputs": inputs, "written": written, "sizes": sizes}
     return graph([lists[kind][i] for kind, i in order])  # type: ignore[index]
@@ -116,7 +118,9 @@ class Scheduling(BaseScheduling):
     """No node of ours is ever scheduled: the pass took them all."""
 
     def _none(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError("tpu: Inductor wants to write a kernel; the graph should have been taken out whole")
+        raise NotImplementedError(
+            "tpu: Inductor wants to write a kernel; the graph should have been taken out whole"
+        )
 
     can_fuse_vertical = can_fuse_horizontal = fuse = group_fn = _none
     codegen_node = codegen_template = codegen_sync = _none

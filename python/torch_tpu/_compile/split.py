@@ -87,7 +87,9 @@ def _where(node: Node, alone: set[str]) -> int | None | str:
     devices = {d.index or 0 for d in made if d.type == "tpu"} | {
         t.device.index or 0 for t in used if t.device.type == "tpu"
     }
-    if len(devices) != 1 or any(d.type not in ("tpu", "meta") for d in made):  # "meta": numbers for random draws, of attention
+    if len(devices) != 1 or any(
+        d.type not in ("tpu", "meta") for d in made
+    ):  # "meta": numbers for random draws, of attention
         return ALONE
     if any(t.device.type != "tpu" and t.dim() for t in used):
         return ALONE

@@ -260,9 +260,12 @@ typedef struct tpu_memory {
   int64_t allocated_total, freed_total, buffers_total, buffers_freed_total; /* since start or reset */
   int64_t limit; /* bytes: TORCH_TPU_MEMORY_LIMIT, the plugin's, or the host's memory on a CPU plugin */
   int64_t ooms, retries;
+  double all_but; /* the part of the limit that this process may not have */
 } tpu_memory;
 void tpu_memory_stats(int device, tpu_memory *out);
 void tpu_memory_reset_peak(int device);
+/* This process may have that part (0 ... 1) of the limit, which stays what it is. */
+void tpu_memory_set_fraction(int device, double fraction);
 void tpu_memory_reset_accumulated(int device);
 void tpu_pinned_count(int64_t bytes); /* more, or less when negative */
 

@@ -177,12 +177,21 @@ static PyObject *mod_memory(PyObject *self, PyObject *args) {
   if (!PyArg_ParseTuple(args, "i", &device)) return NULL;
   tpu_memory m;
   WITHOUT_GIL(tpu_memory_stats(device, &m));
-  return Py_BuildValue("{sLsLsLsLsLsLsLsLsLsLsL}", "allocated", (long long)m.allocated, "allocated_peak",
+  return Py_BuildValue("{sLsLsLsLsLsLsLsLsLsLsLsd}", "allocated", (long long)m.allocated, "allocated_peak",
                        (long long)m.allocated_peak, "buffers", (long long)m.buffers, "buffers_peak",
                        (long long)m.buffers_peak, "allocated_total", (long long)m.allocated_total,
                        "freed_total", (long long)m.freed_total, "buffers_total", (long long)m.buffers_total,
                        "buffers_freed_total", (long long)m.buffers_freed_total, "limit", (long long)m.limit,
-                       "ooms", (long long)m.ooms, "retries", (long long)m.retries);
+                       "ooms", (long long)m.ooms, "retries", (long long)m.retries, "fraction", 1 - m.all_but);
+}
+
+static PyObject *mod_memory_set_fraction(PyObject *self, PyObject *args) {
+  (void)self;
+  int device;
+  double fraction;
+  if (!PyArg_ParseTuple(args, "id", &device, &fraction)) return NULL;
+  WITHOUT_GIL(tpu_memory_set_fraction(device, fraction));
+  Py_RETURN_NONE;
 }
 
 static PyObject *mod_memory_reset_peak(PyObject *self, PyObject *args) {
@@ -336,6 +345,7 @@ static PyMethodDef methods[] = {NOARGS(init),
                                 NOARGS(sizes_auto),
                                 VARARGS(set_sizes_auto),
                                 VARARGS(memory),
+                                VARARGS(memory_set_fraction),
                                 VARARGS(memory_reset_peak),
                                 VARARGS(memory_reset_accumulated),
                                 NOARGS(info),

@@ -59,9 +59,14 @@ static const char *words(char to[static 32], int64_t bytes) {
   return to;
 }
 
+/* What the process may have of it. */
+static int64_t allowed(int device) {
+  return limit_of(device) - (int64_t)(stats[device].all_but * (double)limit_of(device));
+}
+
 bool memory_fits(int device, int64_t bytes, bool smaller) {
   tpu_memory *m = &stats[device];
-  bool fits = m->allocated + bytes <= limit_of(device);
+  bool fits = m->allocated + bytes <= allowed(device);
   m->retries += !fits && smaller;
   return fits;
 }
@@ -69,15 +74,17 @@ bool memory_fits(int device, int64_t bytes, bool smaller) {
 tpu_error *memory_reserve(int device, int64_t bytes) {
   tpu_memory *m = &stats[device];
   if (memory_fits(device, bytes, false)) return NULL;
-  int64_t limit = limit_of(device);
+  int64_t may = allowed(device), limit = limit_of(device);
   m->ooms++;
-  char asked[32], total[32], left[32], used[32];
-  return tpu_err(TPU_OUT_OF_MEMORY,
-                 "TPU out of memory. Tried to allocate %s. TPU %d has a total capacity of %s of which %s is "
-                 "free; %s is allocated by PyTorch. Free tensors or use a smaller batch "
-                 "(TORCH_TPU_MEMORY_LIMIT sets the limit on a CPU plugin).",
-                 words(asked, bytes), device, words(total, limit),
-                 words(left, limit > m->allocated ? limit - m->allocated : 0), words(used, m->allocated));
+  char asked[32], total[32], left[32], used[32], part[32], share[64] = "";
+  if (may < limit) snprintf(share, sizeof share, "%s may be had by this process and ", words(part, may));
+  return tpu_err(
+      TPU_OUT_OF_MEMORY,
+      "TPU out of memory. Tried to allocate %s. TPU %d has a total capacity of %s of which %s%s is "
+      "free; %s is allocated by PyTorch. Free tensors or use a smaller batch "
+      "(TORCH_TPU_MEMORY_LIMIT sets the limit on a CPU plugin).",
+      words(asked, bytes), device, words(total, limit), share,
+      words(left, may > m->allocated ? may - m->allocated : 0), words(used, m->allocated));
 }
 
 /* The counts of a device, or of pinned memory when it is TPU_PINNED; held until let_go. */
@@ -101,6 +108,12 @@ void tpu_memory_stats(int device, tpu_memory *out) {
   *out = *hold(device);
   if (device != TPU_PINNED) out->limit = limit_of(device);
   let_go(device);
+}
+
+void tpu_memory_set_fraction(int device, double fraction) {
+  core_lock();
+  stats[device].all_but = 1 - fraction;
+  core_unlock();
 }
 
 void tpu_memory_reset_peak(int device) {

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from . import _C, memory
+from . import _random as random
 from ._index import _device_t, _index
 from ._modes import (
     Precision,
@@ -54,13 +55,16 @@ from ._streams import Event, Stream, StreamContext, current_stream, default_stre
 from .memory import (
     _hbm_usage_summary,
     empty_cache,
+    get_per_process_memory_fraction,
     host_memory_stats,
     host_memory_stats_as_nested_dict,
+    ipc_collect,
     max_memory_allocated,
     max_memory_reserved,
     mem_get_info,
     memory_allocated,
     memory_reserved,
+    memory_snapshot,
     memory_stats,
     memory_stats_as_nested_dict,
     memory_summary,
@@ -70,6 +74,7 @@ from .memory import (
     reset_max_memory_reserved,
     reset_peak_host_memory_stats,
     reset_peak_memory_stats,
+    set_per_process_memory_fraction,
 )
 
 # --- runtime ---
@@ -294,6 +299,14 @@ def get_arch_list() -> list[str]:
 # --- bookkeeping ---
 
 
+OutOfMemoryError = torch.OutOfMemoryError
+
+
+def is_current_stream_capturing() -> bool:
+    """Nothing captures: there are no graphs of launches."""
+    return False
+
+
 def flush() -> None:
     """Fused mode: launches what is recorded, without waiting."""
     _C.flush()
@@ -318,6 +331,7 @@ def sizes(mode: str) -> Iterator[None]:
 
 __all__ = [
     "Event",
+    "OutOfMemoryError",
     "Precision",
     "Stream",
     "StreamContext",
@@ -344,14 +358,17 @@ __all__ = [
     "get_device_properties",
     "get_eager_mode",
     "get_fallback_policy",
+    "get_per_process_memory_fraction",
     "get_rng_state",
     "get_rng_state_all",
     "host_memory_stats",
     "host_memory_stats_as_nested_dict",
     "init",
     "initial_seed",
+    "ipc_collect",
     "is_available",
     "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_initialized",
     "manual_seed",
     "manual_seed_all",
@@ -361,10 +378,12 @@ __all__ = [
     "memory",
     "memory_allocated",
     "memory_reserved",
+    "memory_snapshot",
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
     "precision",
+    "random",
     "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
     "reset_compile_stats",
@@ -378,6 +397,7 @@ __all__ = [
     "set_device",
     "set_eager_mode",
     "set_fallback_policy",
+    "set_per_process_memory_fraction",
     "set_rng_state",
     "set_rng_state_all",
     "set_stream",

@@ -92,6 +92,11 @@ def memory_stats(device: _device_t = None) -> collections.OrderedDict[str, Any]:
 
 
 def memory_allocated(device: _device_t = None) -> int:
+    """Bytes of the buffers that tensors of the device have.
+
+    A tensor has one from the moment something is written to it: ``torch.empty`` takes none, views and what an
+    expanded view repeats share one, and in fused mode a result has its own once its step is launched.
+    """
     return _C.memory(_index(device))["allocated"]
 
 
@@ -132,6 +137,34 @@ def mem_get_info(device: _device_t = None) -> tuple[int, int]:
 
 def empty_cache() -> None:
     """Nothing is kept back, so there is nothing to give back."""
+
+
+def memory_snapshot(device: _device_t = None) -> list[dict[str, Any]]:
+    """Segments of a caching allocator, of which there are none: the runtime allocates buffer by buffer."""
+    return _snapshot(device)["segments"]
+
+
+def ipc_collect() -> None:
+    """Processes share no device memory with each other, so there is none to collect."""
+
+
+def set_per_process_memory_fraction(fraction: float, device: _device_t = None) -> None:
+    """From here on what would make the process have more than this part of the memory is out of memory."""
+    if not isinstance(fraction, float):
+        raise TypeError("Invalid type for fraction argument, must be `float`")
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
+    index = _index(device)
+    _C.open()
+    _C.device_check(index)
+    _C.memory_set_fraction(index, fraction)
+
+
+def get_per_process_memory_fraction(device: _device_t = None) -> float:
+    index = _index(device)
+    _C.open()
+    _C.device_check(index)
+    return _C.memory(index)["fraction"]
 
 
 def memory_summary(device: _device_t = None, abbreviated: bool = False) -> str:
@@ -175,11 +208,14 @@ __all__ = [
     "empty_cache",
     "host_memory_stats",
     "host_memory_stats_as_nested_dict",
+    "get_per_process_memory_fraction",
+    "ipc_collect",
     "max_memory_allocated",
     "max_memory_reserved",
     "mem_get_info",
     "memory_allocated",
     "memory_reserved",
+    "memory_snapshot",
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
@@ -189,4 +225,5 @@ __all__ = [
     "reset_max_memory_reserved",
     "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
+    "set_per_process_memory_fraction",
 ]

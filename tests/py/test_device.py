@@ -26,7 +26,8 @@ def test_names_of_the_surface():
         default_stream set_stream stream Stream Event device device_of get_amp_supported_dtype
         is_bf16_supported precision Precision set_eager_mode eager_mode get_eager_mode compile_stats
         reset_compile_stats fallback_report _hbm_usage_summary _get_cache_stats _clear_cache
-        _is_in_bad_fork"""
+        _is_in_bad_fork memory_snapshot ipc_collect set_per_process_memory_fraction
+        get_per_process_memory_fraction is_current_stream_capturing OutOfMemoryError random"""
     assert [n for n in names.split() if not hasattr(tpu, n)] == []
     assert torch.get_device_module("tpu") is tpu is sys.modules["torch.tpu"]
     assert torch._utils._get_available_device_type() == "tpu"

@@ -183,3 +183,48 @@ print(torch.tpu.memory_stats()['num_ooms'], torch.tpu.max_memory_allocated() <= 
 """
     done = run_python(code, TORCH_TPU_MEMORY_LIMIT="44M", TORCH_TPU_NUM_DEVICES="1").stdout.splitlines()
     assert done == ["[3.0, 3.0, 3.0, 3.0, 3.0]", "[6.0, 6.0] [3.0, 3.0] 3145728.0", "0 True"]
+
+
+def test_memory_is_counted_once_it_is_written():
+    before = torch.tpu.memory_allocated()
+    x = torch.empty(1000, device="tpu")
+    assert torch.tpu.memory_allocated() == before
+    x.fill_(1)
+    y = x.expand(50, 1000)
+    torch.tpu.flush()
+    assert torch.tpu.memory_allocated() - before == 4000
+    del x, y
+    assert torch.tpu.memory_allocated() == before
+
+
+def test_a_part_of_the_memory():
+    code = """
+import torch
+tpu = torch.tpu
+assert tpu.get_per_process_memory_fraction() == 1
+x = torch.ones(4 << 20, device='tpu')
+tpu.set_per_process_memory_fraction(0.5)
+assert tpu.get_per_process_memory_fraction('tpu:0') == 0.5 and tpu.mem_get_info()[1] == 64 << 20
+try:
+    y = x.repeat(2)
+except tpu.OutOfMemoryError as error:
+    print(error)
+tpu.set_per_process_memory_fraction(1.0)
+print(x.repeat(2).sum().item())
+tpu.set_per_process_memory_fraction(0.0)
+try:
+    torch.ones(1, device='tpu') + 1
+except torch.OutOfMemoryError:
+    print('none')
+for bad, kind in ((1, TypeError), (1.5, ValueError), (-0.1, ValueError), (float('nan'), ValueError)):
+    try:
+        tpu.set_per_process_memory_fraction(bad)
+    except kind:
+        continue
+    raise SystemExit(f'{bad} was taken')
+assert tpu.memory_snapshot() == [] and tpu.ipc_collect() is None
+assert not tpu.is_current_stream_capturing() and tpu.random.get_rng_state().numel()
+"""
+    done = run_python(code, TORCH_TPU_MEMORY_LIMIT="64M", TORCH_TPU_NUM_DEVICES="1").stdout.splitlines()
+    assert "32.00 MiB may be had by this process and 16.00 MiB is free" in done[0]
+    assert done[1:] == [f"{8 << 20}.0", "none"]

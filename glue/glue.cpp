@@ -16,6 +16,8 @@
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/ops/_assert_async.h>
+#include <ATen/ops/_pad_circular_native.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/nanquantile_native.h>
 #include <ATen/ops/quantile_native.h>
 #include <ATen/native/DispatchStub.h>

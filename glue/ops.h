@@ -326,6 +326,24 @@ Tensor quantile(const Tensor &x, const Tensor &q, std::optional<int64_t> dim, bo
   return compose(x, q, dim, keepdim, interpolation);
 }
 
+// torch's writes into parts of a fresh tensor, a program for every size; this is one index a dim. What is cut
+// off besides, or wrong, is torch's.
+Tensor pad_circular(const Tensor &x, c10::SymIntArrayRef pads) {
+  const auto pad = C10_AS_INTARRAYREF_SLOW(pads);
+  const auto dims = int64_t(pad.size()) / 2;
+  bool plain = pad.size() % 2 == 0 && dims > 0 && (x.dim() == dims + 1 || x.dim() == dims + 2);
+  for (const auto k : c10::irange(plain ? 2 * dims : 0))
+    plain = plain && pad[k] >= 0 && pad[k] <= x.size(x.dim() - 1 - k / 2) && x.size(x.dim() - 1 - k / 2);
+  if (!plain) return at::native::_pad_circular_symint(x, pads);
+  Tensor y = x;
+  for (const auto k : c10::irange(dims)) {
+    const int64_t axis = x.dim() - 1 - k, n = x.size(axis), lo = pad[2 * k], hi = pad[2 * k + 1];
+    if (!lo && !hi) continue;
+    y = y.index_select(axis, at::arange(-lo, n + hi, x.options().dtype(at::kLong)).remainder(n));
+  }
+  return y.is_same(x) ? x.clone(at::MemoryFormat::Contiguous) : y;
+}
+
 void register_structural(torch::Library *m, std::set<std::string> &done) {
   auto add = [&](const char *name, auto *f) { done.insert(name), m->impl(name, f); };
   add("empty.memory_format", &new_empty);
@@ -354,6 +372,7 @@ void register_structural(torch::Library *m, std::set<std::string> &done) {
                                   __FILE__, __LINE__);
   auto composed = [&](const char *name, auto *f) { add(name, f), grad->impl(name, f); };
   composed("quantile", &quantile<&at::native::quantile>);
+  composed("_pad_circular", &pad_circular);
   composed("nanquantile", &quantile<&at::native::nanquantile>);
   add("record_stream", +[](Tensor &, Stream) {});
   auto *own = new torch::Library(torch::Library::FRAGMENT, "tpu", {}, __FILE__, __LINE__);

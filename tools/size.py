@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 FILE_LINES, FUNCTION_LINES = 800, 60
-BUDGET = {"core": 27000, "glue": 2300, "python": 4000}
+BUDGET = {"core": 30000, "glue": 2600, "python": 4000}
 CODE = {".c", ".h", ".cpp", ".py"}
 
 

@@ -25,17 +25,6 @@ static bool check_adaptive(L *l, Val x, int at, const int64_t **out) {
   return b_ok(b);
 }
 
-/* For the rows that know only static planes. */
-static bool adaptive_sizes(L *l, Val x, int at, int64_t *in, int64_t *out) {
-  const int64_t *size;
-  if (!check_adaptive(l, x, at, &size)) return false;
-  for (int j = 0; j < l_datum(l); j++) {
-    in[j] = b_dim_static(l_b(l), x, b_rank(l_b(l), x) - l_datum(l) + j);
-    out[j] = size[j];
-  }
-  return b_ok(l_b(l));
-}
-
 /* Axis `axis` (of in = out * k) as two: [out, k]. */
 static Val split_axis(B *b, Val x, int axis, int64_t out) {
   shape s = *b_shape(b, x);
@@ -153,6 +142,36 @@ void pool_adaptive_avg_backward(L *l) {
   ret(l, b_cast(b, v, dt));
 }
 
+enum { ADAPTIVE_UNROLLED = 64 };
+
+/* The same for a generic axis: the windows are worked out from its size, as many rows of them as the longest
+ * may have. */
+static void adaptive_max_generic(B *b, int axis, ir_dim in, int64_t out, Val *v, Val *at) {
+  int64_t rows = out ? in.n / out + 2 : 1;
+  if (rows > in.n) rows = in.n;
+  if (out == 1) {
+    Val i = b_argreduce(b, true, *v, axis, true, v);
+    *at = b_gather_axis(b, *at, i, axis);
+    return;
+  }
+  if (rows > ADAPTIVE_UNROLLED)
+    b_fail(b, TPU_NOT_IMPLEMENTED, "adaptive pooling of a generic dim by long windows");
+  shape line = shape_of(1, &out);
+  Val n = b_symbol_size(b, in.sym), k = b_const_i(b, DT_I32, out), one = b_const_i(b, DT_I32, 1);
+  Val i = b_iota(b, DT_I32, &line, 0), from = b_div(b, b_mul(b, i, n), k);
+  Val last = b_div(b, b_sub(b, b_mul(b, b_add(b, i, one), n), one), k), x = *v, places = *at;
+  for (int64_t t = 0; t < rows && b_ok(b); t++) {
+    Val row = b_minimum(b, b_add(b, from, b_const_i(b, DT_I32, t)), last);
+    Val w = b_take(b, x, row, axis), p = b_take(b, places, row, axis);
+    if (t) {
+      pool_better(b, v, at, w, p);
+    } else {
+      *v = w;
+      *at = p;
+    }
+  }
+}
+
 /* A window per output element, equal ones by splitting the axis. */
 static void adaptive_max_axis(B *b, int axis, int64_t in, int64_t out, Val *v, Val *at) {
   int64_t n = out ? longest(in, out) : 1;
@@ -183,10 +202,17 @@ void pool_adaptive_max(L *l) {
   B *b = l_b(l);
   int n = l_datum(l);
   Val v = l_tensor(l, 0);
-  int64_t in[3], out[3];
-  if (!adaptive_sizes(l, v, 1, in, out)) return;
+  const int64_t *out;
+  if (!check_adaptive(l, v, 1, &out)) return;
   Val at = pool_positions(b, v, n);
-  for (int j = n - 1; j >= 0; j--) adaptive_max_axis(b, b_rank(b, v) - n + j, in[j], out[j], &v, &at);
+  for (int j = n - 1; j >= 0 && b_ok(b); j--) {
+    int axis = b_rank(b, v) - n + j;
+    ir_dim in = b_shape(b, v)->d[axis];
+    if (in.sym)
+      adaptive_max_generic(b, axis, in, out[j], &v, &at);
+    else
+      adaptive_max_axis(b, axis, in.n, out[j], &v, &at);
+  }
   ret(l, v);
   ret(l, b_cast(b, at, DT_I64));
 }
@@ -196,12 +222,21 @@ static void scatter_back(L *l, Val at) {
   int n = l_datum(l);
   Val g = l_tensor(l, 0), x = l_tensor(l, 1);
   tpu_dtype dt = b_dtype(b, x);
-  int64_t plane[3];
+  pool p = {.n = n};
   int rank = b_rank(b, x);
   if (rank < n + 1) l_fail(l, TPU_RUNTIME, "pooling: the input has %d dims", rank);
-  for (int j = 0; j < n && b_ok(b); j++) plane[j] = b_dim_static(b, x, rank - n + j);
   if (!b_ok(b)) return;
-  ret(l, b_cast(b, pool_scatter(b, SCAT_ADD, b_cast(b, g, dt_acc(dt)), at, n, plane), dt));
+  p.xs = *b_shape(b, x);
+  shape s = *b_shape(b, g); /* the planes of g are of its own sizes, the rest is as in x */
+  for (int i = 0; i < rank - n && i < s.rank; i++) s.d[i] = p.xs.d[i];
+  for (int j = 0; j < n; j++) {
+    p.in[j] = p.xs.d[rank - n + j].n, p.size[j] = b_size(b, x, rank - n + j, DT_I32);
+    b_dim_static(b, g, b_rank(b, g) - n + j);
+  }
+  at = pool_physical_positions(b, &p, b_cast(b, b_physical(b, at, &s, 0, BAD), DT_I64));
+  g = b_physical(b, b_cast(b, g, dt_acc(dt)), &s, 0, BAD);
+  Val v = pool_scatter(b, SCAT_ADD, g, at, n, p.in);
+  ret(l, b_relabel(b, b_cast(b, v, dt), &p.xs));
 }
 
 void pool_indices_backward(L *l) { scatter_back(l, l_tensor(l, 2)); }

@@ -18,14 +18,22 @@ Val ix_raise(B *b, Val x, int rank) {
   return x;
 }
 
+Val ix_merge(B *b, Val x, int from, int to) {
+  if (!b_ok(b)) return BAD;
+  const shape s = *b_shape(b, x);
+  int64_t n = 1;
+  bool generic = false;
+  for (int i = from; i <= to; i++) n *= s.d[i].n, generic = generic || s.d[i].sym;
+  if (from == to || !generic) return b_flatten(b, x, from, to);
+  if (n > INT32_MAX) b_fail(b, TPU_NOT_IMPLEMENTED, "a generic value of more than 2^31 elements made flat");
+  Val size = b_size(b, x, from, DT_I32);
+  for (int i = from + 1; i <= to; i++) size = b_mul(b, size, b_size(b, x, i, DT_I32));
+  return b_merge(b, x, from, to, n, b_symbol(b, size));
+}
+
 Val ix_flat(B *b, Val x) {
   if (!b_is_generic(b, x)) return b_reshape_to(b, x, 1, (int64_t[]){b_numel_static(b, x)});
-  const shape *s = b_shape(b, x);
-  int64_t n = 1;
-  for (int i = 0; i < s->rank; i++) n *= s->d[i].n;
-  if (s->rank == 1) return x;
-  if (n > INT32_MAX) b_fail(b, TPU_NOT_IMPLEMENTED, "a generic value of more than 2^31 elements made flat");
-  return b_merge(b, x, 0, s->rank - 1, n, b_symbol(b, b_numel(b, x, DT_I32)));
+  return ix_merge(b, x, 0, b_rank(b, x) - 1);
 }
 
 Val ix_unflat(B *b, Val v, const shape *s) {

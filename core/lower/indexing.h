@@ -10,6 +10,8 @@ Val ix_move(B *b, Val x, int from, int to);
 Val ix_raise(B *b, Val x, int rank);
 /* x flat; a rank-0 x becomes [1]. Of a generic x: one generic dim, its elements in logical order. */
 Val ix_flat(B *b, Val x);
+/* Dims from..to (inclusive) as one, generic or not. */
+Val ix_merge(B *b, Val x, int from, int to);
 /* x as it lies, with its padding for elements: all dims static. The padding holds `fill`; BAD: anything. */
 Val ix_room(B *b, Val x, Val fill);
 /* The inverse of ix_flat: v[n] in the dims of s. */

@@ -36,8 +36,8 @@ enum {
   ROW_SPECIAL = 32, /* see above */
   ROW_FLOAT_PARAM = 64,
   ROW_GROWS = 128,    /* concatenation: l_rung() says how large a generic result axis is */
-  ROW_SIZED = 1024,   /* its int lists are sizes of the result and may be generic: l_sizes */
-  ROW_COUNT = 2048,   /* ROW_SIZED, and a second size is evidence that it varies (step/sizes.h) */
+  ROW_SIZED = 1024,   /* its int lists are sizes (or how often) and may be generic: l_sizes */
+  ROW_COUNT = 2048,   /* ROW_SIZED, and a second number is evidence that it varies (step/sizes.h) */
   ROW_INTERNAL = 256, /* no ATen schema; name starts with "tpu::" */
   /* Memory that a written tensor may not share, where torch's kernel refuses it (tpu_row_overlap): */
   ROW_OVERLAP_SELF = 4096, /* a part of argument 0's */

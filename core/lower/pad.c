@@ -242,6 +242,14 @@ static bool patch_args(L *l, int i, patches *p) {
   return false;
 }
 
+/* How many windows there are along an axis of the image. */
+static ir_dim patch_dim(B *b, ir_dim d, const patches *p, int k) {
+  int64_t room = 2 * p->pad[k] - p->dilation[k] * (p->k[k] - 1) - 1 + p->stride[k];
+  ir_dim out = b_dim_map(b, d, 1, room, p->stride[k]);
+  b_require(b, out, 1);
+  return out;
+}
+
 static void im2col(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0);
@@ -249,13 +257,15 @@ static void im2col(L *l) {
   patches p;
   if (rank != 3 && rank != 4)
     l_fail(l, TPU_RUNTIME, "Expected 3D or 4D (batch mode) tensor, but got a tensor of rank %d", rank);
-  for (int k = 0; k < 2; k++) p.size[k] = b_dim_static(b, x, rank - 2 + k);
+  for (int k = 0; k < 2 && b_ok(b); k++) p.size[k] = b_shape(b, x)->d[rank - 2 + k].n;
   if (!b_ok(b) || !patch_args(l, 1, &p)) return;
   if (p.k[0] * p.k[1] > 1024) {
     l_decline(l, "im2col with a kernel of more than 1024 elements");
     return;
   }
   if (rank == 3) x = b_unsqueeze(b, x, 0);
+  shape s = *b_shape(b, x);
+  x = b_physical(b, x, NULL, 4 | 8, b_like(b, x, 0));
   for (int k = 0; k < 2; k++) x = b_pad_axis(b, x, 2 + k, p.pad[k], p.pad[k], b_like(b, x, 0));
   Val parts[1024];
   int n = 0;
@@ -267,8 +277,9 @@ static void im2col(L *l) {
           b_unsqueeze(b, b_slice(b, v, 3, x0, x0 + (p.out[1] - 1) * p.stride[1] + 1, p.stride[1]), 2);
     }
   Val v = b_concat(b, parts, n, 2);
-  int64_t batch = b_dim_static(b, v, 0), c = b_dim_static(b, v, 1);
-  v = b_reshape_to(b, v, 3, (int64_t[]){batch, c * n, p.out[0] * p.out[1]});
+  shape full = {.rank = 5,
+                .d = {s.d[0], s.d[1], {n, 0}, patch_dim(b, s.d[2], &p, 0), patch_dim(b, s.d[3], &p, 1)}};
+  v = ix_merge(b, ix_merge(b, b_relabel(b, v, &full), 3, 4), 1, 2);
   ret(l, rank == 3 ? b_squeeze(b, v, 0) : v);
 }
 
@@ -283,8 +294,8 @@ static void col2im(L *l) {
            rank);
   if (!b_ok(b) || !pair_arg(l, 1, p.size, 1, "output_size") || !patch_args(l, 2, &p)) return;
   if (rank == 2) x = b_unsqueeze(b, x, 0);
-  int64_t batch = b_dim_static(b, x, 0), rows = b_dim_static(b, x, 1), cols = b_dim_static(b, x, 2),
-          kk = p.k[0] * p.k[1];
+  ir_dim batch = b_ok(b) ? b_shape(b, x)->d[0] : (ir_dim){1, 0};
+  int64_t rows = b_dim_static(b, x, 1), cols = b_dim_static(b, x, 2), kk = p.k[0] * p.k[1];
   if (rows % kk)
     l_fail(l, TPU_RUNTIME,
            "Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got "
@@ -300,8 +311,9 @@ static void col2im(L *l) {
            (long long)(p.out[0] * p.out[1]), (long long)cols);
   if (!b_ok(b)) return;
   int64_t c = rows / kk, wide[2] = {p.size[0] + 2 * p.pad[0], p.size[1] + 2 * p.pad[1]};
-  x = b_reshape_to(b, b_cast(b, x, dt_acc(dt)), 5, (int64_t[]){batch, c, kk, p.out[0], p.out[1]});
-  shape s = shape_of(4, (int64_t[]){batch, c, wide[0], wide[1]});
+  shape parts = {.rank = 5, .d = {batch, {c, 0}, {kk, 0}, {p.out[0], 0}, {p.out[1], 0}}};
+  x = b_reshape(b, b_cast(b, x, dt_acc(dt)), &parts);
+  shape s = {.rank = 4, .d = {batch, {c, 0}, {wide[0], 0}, {wide[1], 0}}};
   Val v = b_zeros(b, b_dtype(b, x), &s);
   for (int64_t i = 0; i < kk && b_ok(b); i++) {
     Val e = b_squeeze(b, part(b, x, 2, i, i + 1), 2);

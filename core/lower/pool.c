@@ -214,8 +214,7 @@ static Val max_by_offsets(B *b, const pool *p, Val g, Val at) {
   return sum;
 }
 
-/* Flat positions in a plane of logical sizes -> in one of physical sizes. */
-static Val physical_positions(B *b, const pool *p, Val at) {
+Val pool_physical_positions(B *b, const pool *p, Val at) {
   Val v = b_const_i(b, DT_I64, 0), rest = at;
   int64_t step = 1;
   bool same = true;
@@ -244,7 +243,7 @@ static void max_pool_backward(L *l) {
   for (int j = 0; j < n; j++) window *= p.k[j];
   Val v = window <= 32 && !plane_empty(&p)
               ? max_by_offsets(b, &p, g, at)
-              : pool_scatter(b, SCAT_ADD, g, physical_positions(b, &p, at), n, p.in);
+              : pool_scatter(b, SCAT_ADD, g, pool_physical_positions(b, &p, at), n, p.in);
   ret(l, b_relabel(b, b_cast(b, v, dt), &p.xs));
 }
 

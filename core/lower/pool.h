@@ -22,6 +22,9 @@ Val pool_positions(B *b, Val x, int n);
 void pool_better(B *b, Val *best, Val *arg, Val v, Val at);
 Val pool_scatter(B *b, b_scat kind, Val g, Val at, int n, const int64_t *plane);
 
+/* Flat positions (I64) in a plane of logical sizes -> in one of physical sizes. */
+Val pool_physical_positions(B *b, const pool *p, Val at);
+
 void pool_adaptive_avg(L *l);
 void pool_adaptive_avg_backward(L *l);
 void pool_adaptive_max(L *l);

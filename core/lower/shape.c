@@ -148,19 +148,32 @@ static void roll(L *l) {
   ret(l, x);
 }
 
+/* The axis so many times, a number that may vary. */
+static Val repeat_axis(B *b, Val x, int axis, ir_dim times) {
+  shape s = *b_shape(b, x);
+  if (!times.sym || (!s.d[axis].sym && !s.d[axis].n)) return b_tile_dim(b, x, axis, times.n);
+  int where[IR_MAX_RANK];
+  if (s.rank == IR_MAX_RANK) b_fail(b, TPU_NOT_IMPLEMENTED, "repeat of a tensor of so many dims");
+  if (!b_ok(b)) return BAD;
+  for (int i = 0; i < s.rank; i++) where[i] = i + (i >= axis);
+  for (int i = s.rank++; i > axis; i--) s.d[i] = s.d[i - 1];
+  s.d[axis] = times;
+  return ix_merge(b, b_broadcast_dims(b, x, &s, where), axis, axis + 1);
+}
+
 static void repeat(L *l) {
   B *b = l_b(l);
   Val x = l_tensor(l, 0);
-  const int64_t *times;
-  int n = l_ints(l, 1, &times);
+  shape times = l_sizes(l, 1);
+  int n = times.rank;
   if (n < b_rank(b, x))
     l_fail(l, TPU_RUNTIME,
            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor");
   x = ix_raise(b, x, n);
   for (int i = 0; i < n && b_ok(b); i++) {
-    if (times[i] < 0)
-      l_fail(l, TPU_RUNTIME, "Trying to create tensor with negative dimension %lld", (long long)times[i]);
-    x = b_tile_dim(b, x, i, times[i]);
+    if (times.d[i].n < 0)
+      l_fail(l, TPU_RUNTIME, "Trying to create tensor with negative dimension %lld", (long long)times.d[i].n);
+    x = repeat_axis(b, x, i, times.d[i]);
   }
   ret(l, x);
 }
@@ -471,7 +484,7 @@ const tpu_row rows_shape[] = {{"cat", cat, 0, ROW_GROWS | ROW_CHANNELS | ROW_OVE
                               {"stack", stack, 0, 0},
                               {"flip", flip, 0, ROW_LIKE_SELF},
                               {"roll", roll, 0, 0},
-                              {"repeat", repeat, 0, 0},
+                              {"repeat", repeat, 0, ROW_SIZED | ROW_COUNT},
                               {"select_backward", select_backward, 0, ROW_SIZED},
                               {"slice_backward", slice_backward, 0, 0},
                               {"diagonal_backward", diagonal_backward, 0, 0},

@@ -451,11 +451,18 @@ static bool grows(const prep *p, const tpu_op *op, int64_t size) {
   return from->args[1].u.i == op->args[1].u.i;
 }
 
+/* Is the size one of the numbers alone? */
+static bool only_a_number(const prep *p, int64_t size) {
+  for (uint32_t k = 0; k < p->ntensors; k++)
+    if (p->tensors[k].t && !p->tensors[k].host && view_has(&p->tensors[k], size)) return false;
+  return true;
+}
+
 /* Is the size to turn generic in this call? `key` is the call's class. */
 static bool evidence(const prep *p, const tpu_op *op, int64_t size, text *key, sign *g) {
   *g = (sign){"growth", size, 0};
   if (grows(p, op, size)) return true;
-  bool count = op->row->flags & ROW_COUNT;
+  bool count = (op->row->flags & ROW_COUNT) && only_a_number(p, size);
   if (!put_parameters(key, p, size) && !count) return false;
   uint64_t h = hash_bytes(key->p, key->n);
   g->why = count ? "count" : "parameter";

@@ -6,7 +6,8 @@
  *    size of its other operands differed. Weights of many shapes meet one activation as well; that is no
  *    evidence, since the parameter is what stays. Parameters themselves never turn generic.
  *  - GROWTH: a concatenation whose first item came out of a concatenation along the same axis.
- *  - COUNT: the number of elements of arange differed. No parameter is an arange.
+ *  - COUNT: the number of elements of arange differed, or how often something is repeated. No parameter is
+ *    one of these.
  *  - MEETING: an op has a generic operand of this size and another, static one, and no form for the two.
  *  - VIEWS: where a view splits or expands, nothing says which of its sizes vary; that is what was different
  * the last time that the same operand of the same row was such a view. Of a split seen for the first time, it

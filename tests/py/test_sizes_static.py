@@ -73,3 +73,20 @@ def test_forgetting_leaves_no_evidence() -> None:
                 attend(weight, cache, n, at, by_index)
             marks.append(sorted((m["op"], m["exact"], m["size"]) for m in torch.tpu.explain_sizes()["marks"]))
     assert marks[0] and marks[0] == marks[1]
+
+
+def test_how_often_something_is_repeated_turns_generic(fresh) -> None:
+    """A number alone, of which no operand has anything, is evidence at its second value; the sizes of operands are not."""
+    x = data(1, 3)
+    t = x.to("tpu")
+    counts = []
+    for n in (19, 21, 22, 24, 20):
+        torch.tpu.reset_compile_stats()
+        got = t.repeat(n, 2) * 2
+        counts.append(torch.tpu.compile_stats()["programs_compiled"])
+        torch.testing.assert_close(got.cpu(), x.repeat(n, 2) * 2)
+    assert counts[2:] == [0, 0, 0]
+    for n in (19, 21):
+        x = data(n, 3)
+        torch.testing.assert_close(x.to("tpu").repeat(2, 2).cpu(), x.repeat(2, 2))
+    assert [m["op"] for m in torch.tpu.explain_sizes()["marks"]] == ["repeat"]

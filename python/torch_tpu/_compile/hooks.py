@@ -10,13 +10,13 @@ from types import ModuleType
 from typing import Any
 
 
-def _device_interface(module: ModuleType) -> None:
+def _device_interface(_: ModuleType) -> None:
     from . import interface
 
-    interface.register(module)
+    interface.register()
 
 
-def _inductor_loaded(module: ModuleType) -> None:
+def _inductor_loaded(_: ModuleType) -> None:
     from torch._inductor.codegen.common import init_backend_registration
 
     init_backend_registration()  # before ours: it has an entry of its own for the name

@@ -199,8 +199,10 @@ ir_dim b_dim_min(B *b, ir_dim p, ir_dim q);
 /* The program is for sizes of at least `least` alone: where the host finds another it uses exact copies, and
  * a row's own words where that is an error. Of a static dim: nothing, whoever asks has looked. */
 void b_require(B *b, ir_dim d, int64_t least);
+/* Dots and convolutions over several generic dims require by themselves that padding does not more than
+ * double their work, where that is much work. */
 int b_num_requires(const B *b);
-Val b_require_size(const B *b, int k); /* i32 scalar that must not be negative */
+Val b_require_size(const B *b, int k); /* integer scalar that must not be negative */
 /* x as a static value: `fill` (a scalar) is put into its padding along `axes`, and its physical sizes become
  * its sizes, those of `like` (NULL: its own), which has the same logical ones. For verbs that know only
  * static sizes; b_relabel gives the result its sizes back. */

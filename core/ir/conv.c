@@ -176,6 +176,11 @@ Val b_convolution(B *b, Val x, Val w, const b_conv *c) {
   conv v = {.c = *c, .n = c->spatial, .xs = *b_shape(b, x), .ws = *b_shape(b, w)};
   shape out;
   if (!conv_sizes(b, &v, &out)) return BAD;
+  ir_dim work[2 * IR_MAX_RANK];
+  int n = 0;
+  for (int i = 0; i < out.rank; i++) work[n++] = out.d[i];
+  for (int i = 1; i < v.ws.rank; i++) work[n++] = v.ws.d[i];
+  ir_bound_waste(b, work, n);
   conv_operands(b, &v, &x, &w);
   if (b->err) return BAD;
   if (!ir_numel_phys(&v.out) || !ir_numel_phys(&v.xs) || !ir_numel_phys(&v.ws)) return b_zeros(b, dt, &out);

@@ -67,6 +67,15 @@ static shape dot_shape(const shape *x, const shape *y, const dims *d) {
   return r;
 }
 
+/* The work of a dot is the product of the dims of its result and of those that it contracts. */
+static void bound_waste(B *b, const shape *result, const shape *x, const dims *d) {
+  ir_dim all[3 * IR_MAX_RANK];
+  int n = 0;
+  for (int i = 0; i < result->rank; i++) all[n++] = result->d[i];
+  for (int i = 0; i < d->nc; i++) all[n++] = x->d[d->xc[i]];
+  ir_bound_waste(b, all, n);
+}
+
 /* An operand that is a transpose contracts the transposed value itself where the order of its free dims
  * allows: the CPU plugin does not fold transposes into dots, and copying a weight for every token costs ten
  * times the product. axes: nc contracted, then nb batch. */
@@ -120,6 +129,7 @@ static Val dot_plain(B *b, Val x, Val y, tpu_dtype acc, const dims *d) {
   }
   if (b->err) return BAD;
   shape s = dot_shape(b_shape(b, x), b_shape(b, y), d);
+  bound_waste(b, &s, b_shape(b, x), d);
   text *t = ir_attr(b);
   dot_attr(b, t, b_dtype(b, x), d);
   return ir_opn(b, IR_DOT, acc, &s, (Val[]){x, y}, 2, t);

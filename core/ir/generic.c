@@ -140,6 +140,25 @@ void b_require(B *b, ir_dim d, int64_t least) {
   if (!b->err) IR_PUSH(b->needs, v);
 }
 
+/* Below, a program of one size saves less than a millisecond and costs hundreds. */
+enum { MUCH_WORK = 1 << 25 };
+
+void ir_bound_waste(B *b, const ir_dim *d, int n) {
+  double work = 1, generic = 1;
+  int several = 0;
+  Val size = b_const_i(b, DT_I64, 2);
+  for (int i = 0; i < n; i++) {
+    work *= (double)d[i].n;
+    if (!d[i].sym) continue;
+    generic *= (double)d[i].n;
+    size = b_mul(b, size, b_cast(b, b_symbol_size(b, d[i].sym), DT_I64));
+    several++;
+  }
+  if (b->err || several < 2 || work < MUCH_WORK || b->cur || generic > INT32_MAX) return;
+  Val v = b_sub(b, size, b_const_i(b, DT_I64, (int64_t)generic));
+  if (!b->err) IR_PUSH(b->needs, v);
+}
+
 int b_num_requires(const B *b) { return b->needs.n; }
 Val b_require_size(const B *b, int k) { return b->needs.p[k]; }
 

@@ -86,7 +86,7 @@ struct B {
   IR_VEC(Val) results;
   IR_VEC(Val) syms; /* [sym - 1] = i32 scalar */
   IR_VEC(ir_check) checks;
-  IR_VEC(Val) needs; /* b_require: i32 scalars */
+  IR_VEC(Val) needs; /* b_require: integer scalars */
   text attr;         /* scratch, see ir_attr */
   bool masks_off, plain;
   int masks_left_out;
@@ -137,6 +137,11 @@ void ir_shape_text(const shape *s, char *buf, size_t n); /* "[2, 3]" */
 bool ir_dim_same(ir_dim a, ir_dim b);
 int64_t ir_numel_phys(const shape *s);
 Val ir_resize_axis(B *b, Val x, int axis, int64_t n); /* physical size of a generic axis: slice or zero-pad */
+
+/* --- generic.c */
+/* The program requires that padding does not more than double a work of the product of these dims, where
+ * several of them are generic and it is much. */
+void ir_bound_waste(B *b, const ir_dim *d, int n);
 
 /* --- shape.c: no generic dim is looked at, the result has shape s */
 Val ir_slice_raw(B *b, Val x, const int64_t *lo, const int64_t *hi, const int64_t *step, const shape *s);

@@ -17,6 +17,9 @@
  * to the host's uploads, so that from the next size on the value is born generic. All of this happens on memo
  * misses and uploads: a call that was seen before pays nothing.
  *
+ * Waste: two dims that are padded by nearly half each more than double the work. Where that is much, the
+ * program is not for such sizes (ir_bound_waste) and the op runs on exact copies.
+ *
  * The size before the evidence stays exact: it has its programs, and they are at least as good.
  * Sizes 0 and 1 never turn generic: 1 broadcasts. Which size a dim "has" is compared as a number here; that
  * is sound since a mark never changes a result, only how it is computed. Core lock held throughout. */

@@ -7,6 +7,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from helpers import data
 from torch_tpu import _C
 
@@ -76,6 +77,34 @@ def test_one_program_for_all_sizes(fresh) -> None:
         run(n)
     stats = torch.tpu.compile_stats()
     assert stats["programs_compiled"] == 0 and stats["programs_loaded"] == 0
+
+
+SQUARES = {  # of x [2, 4, n, n or 64]: much work at n = 300, little at n = 40
+    "matmul": lambda x: x @ x.mT,
+    "attention": lambda x: F.scaled_dot_product_attention(x, x, x),
+    "conv2d": lambda x: F.conv2d(x, torch.ones(8, 4, 3, 3, device=x.device) / 9),
+}
+
+
+@pytest.mark.parametrize("name", SQUARES)
+def test_padding_does_not_more_than_double_much_work(name: str, fresh, mode: str) -> None:
+    """257 would be padded to 384 twice: 2.2 times the work, so it is of its own; 300 is not, nor is any small size."""
+
+    def run(n: int) -> tuple[int, bool]:
+        x = data(2, 4, n, n if name == "conv2d" else 64)
+        t = x.to("tpu")
+        for d in (2, 3) if name == "conv2d" else (2,):
+            torch.ops.tpu._mark_generic(t, d, 384 if n > 200 else 48, math.nan)
+        exact = torch.tpu.explain_sizes()["exact"]
+        torch.tpu.reset_compile_stats()
+        torch.testing.assert_close(SQUARES[name](t).cpu(), SQUARES[name](x), rtol=1e-4, atol=1e-3)
+        stats = torch.tpu.compile_stats()
+        return stats["programs_compiled"] + stats["programs_loaded"], torch.tpu.explain_sizes()[
+            "exact"
+        ] != exact
+
+    assert [run(n)[1] for n in (300, 320, 257, 384, 33, 40)] == [False, False, True, False, False, False]
+    assert [run(n)[0] for n in (310, 257, 377, 33, 44)] == [0, 0, 0, 0, 0]
 
 
 def test_growing_cat(mode: str) -> None:

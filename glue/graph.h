@@ -178,7 +178,8 @@ inline void register_graphs() {
            F::makeFromBoxedFunction<&graph_run>());
   lib->def("graph_begin(int graph, Tensor[] inputs, int[] numbers) -> ()",
            F::makeFromBoxedFunction<&graph_begin>());
-  lib->def("graph_end(int device, Tensor[] outputs, int[] numbers) -> str", F::makeFromBoxedFunction<&graph_end>());
+  lib->def("graph_end(int device, Tensor[] outputs, int[] numbers) -> str",
+           F::makeFromBoxedFunction<&graph_end>());
   lib->def("graph_broken() -> str", F::makeFromBoxedFunction<&graph_broken>());
   lib->def("graph_abort() -> ()", F::makeFromBoxedFunction<&graph_abort>());
 }

@@ -49,7 +49,8 @@ static void small(void) {
 
 /* An encoder and a decoder. */
 static void two_regions(void) {
-  uint32_t ids[2 * N] = {0}, cross[2 * N + 1] = {0}, cuts[2 * N], n = model(ids, 6, 14), m = model(ids + n, 5, 11);
+  uint32_t ids[2 * N] = {0}, cross[2 * N + 1] = {0}, cuts[2 * N], n = model(ids, 6, 14),
+                   m = model(ids + n, 5, 11);
   for (uint32_t i = n; i < n + m; i++) ids[i] += 100;
   CHECK_EQ(cuts_of(n + m, ids, cross, cuts), 7 + 6);
 }

@@ -1,4 +1,4 @@
-"""``python -m torch_tpu info``: what was found, and whether the device works (exit code 0)."""
+"""``python -m torch_tpu info|explain``."""
 
 from __future__ import annotations
 
@@ -60,7 +60,15 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("info", help="plugin, devices, versions, cache; exit code 0 = usable")
     command.add_argument("--json", action="store_true")
-    return info(parser.parse_args().json)
+    command = commands.add_parser("explain", help="run a script, then print what came of torch.compile in it")
+    command.add_argument("script")
+    command.add_argument("args", nargs=argparse.REMAINDER)
+    chosen = parser.parse_args()
+    if chosen.command == "explain":
+        from . import _explain
+
+        return _explain.explain_script(chosen.script, chosen.args)
+    return info(chosen.json)
 
 
 if __name__ == "__main__":

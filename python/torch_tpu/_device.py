@@ -43,6 +43,7 @@ from ._stats import (
     _clear_cache,
     _get_cache_stats,
     compile_stats,
+    explain,
     explain_sizes,
     fallback_report,
     get_fallback_policy,
@@ -404,6 +405,7 @@ __all__ = [
     "sizes",
     "stream",
     "synchronize",
+    "explain",
     "explain_sizes",
     "trace_report",
 ]

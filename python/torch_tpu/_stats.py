@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 import json
+import sys
 import types
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from . import _C
+
+if TYPE_CHECKING:
+    from ._explain import Explanation
 
 _POLICIES = ("warn", "error", "silent")
 
 
 def compile_stats() -> dict[str, Any]:
-    """programs_compiled, programs_loaded (from disk), memory_hits, seconds_compiling, programs (a list)."""
-    return json.loads(_C.compile_stats())
+    """programs_compiled, programs_loaded (from disk), memory_hits, seconds_compiling, programs (a list), graphs (of
+    torch.compile: name, calls, pieces with their ops, launches and programs, and what ran by itself)."""
+    stats = json.loads(_C.compile_stats())
+    backend = sys.modules.get("torch_tpu._compile.backend")  # PyTorch's compiler is not imported for this
+    stats["graphs"] = [graph.report() for graph in backend.graphs()] if backend else []
+    return stats
+
+
+def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+    """Compiles ``fn`` anew, runs it once, and says what came of it: graphs and where they broke, calls that ran by themselves
+    or on the CPU, programs. ``str()`` of the result is for reading.
+
+    As with ``torch._dynamo.explain``, all that was compiled before is forgotten.
+    """
+    from ._explain import explain as run
+
+    return run(fn, args, kwargs)
 
 
 def reset_compile_stats() -> None:

@@ -15,6 +15,7 @@ from . import execute
 
 OPTIONS = {"repeat": ("auto", "inline")}
 _graphs: weakref.WeakSet[execute.CompiledGraph] = weakref.WeakSet()
+_kept: list[execute.CompiledGraph] | None = None  # while somebody explains: graphs that are gone count, too
 _numbers = itertools.count()
 
 
@@ -32,6 +33,8 @@ def next_name(kind: str) -> str:
 
 def track(graph: execute.CompiledGraph) -> None:
     _graphs.add(graph)
+    if _kept is not None:
+        _kept.append(graph)
 
 
 def compile_graph(gm: GraphModule, _inputs: Sequence[Any], kind: str, inlined: bool) -> Callable[..., Any]:
@@ -47,6 +50,12 @@ def compile_graph(gm: GraphModule, _inputs: Sequence[Any], kind: str, inlined: b
 
 def graphs() -> list[execute.CompiledGraph]:
     return sorted(_graphs, key=lambda g: int(g.name.rsplit(" ", 1)[1]))
+
+
+def keep_graphs(on: bool) -> None:
+    """Graphs live on when the code that they were made for is gone."""
+    global _kept
+    _kept = [] if on else None
 
 
 class TpuBackend:

@@ -8,6 +8,7 @@ launched by one call.
 from __future__ import annotations
 
 import json
+import re
 import struct
 import threading
 from collections.abc import Callable
@@ -325,8 +326,22 @@ class CompiledGraph:
         return [env[r] if isinstance(r, Node) else r for r in self.results]
 
     def report(self) -> dict[str, Any]:
-        pieces = [p.report() for p in self._prepared or () if isinstance(p, Recorded)]
-        return {"name": self.name, "calls": self.calls, "pieces": pieces, "alone": dict(self.alone)}
+        """pieces: what is launched together; separate: calls that run by themselves, and why."""
+        prepared = self._prepared or ()
+        pieces = [p.report() for p in prepared if isinstance(p, Recorded)]
+        separate = [
+            {"call": p.nodes[0].name, "op": str(p.nodes[0].target), "line": _line(p.nodes[0]), "why": p.why}
+            for p in prepared
+            if isinstance(p, split.Piece) and p.why
+        ]
+        report = {"name": self.name, "calls": self.calls, "pieces": pieces, "separate": separate}
+        return report | {"alone": dict(self.alone)}
+
+
+def _line(node: Node) -> str:
+    """Where the program asked for the call: "file:line", or "" where that is not known."""
+    found = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+    return ":".join(found[-1]) if found else ""
 
 
 def _attribute(module: Any, target: Any) -> Any:

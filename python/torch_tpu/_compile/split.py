@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ class Piece:
     nodes: list[Node]
     inputs: list[Node] = dataclasses.field(default_factory=list)  # tensors and numbers from before
     outputs: list[Node] = dataclasses.field(default_factory=list)  # what is used later
+    why: str = ""  # it runs by itself
 
 
 def values(node: Node) -> list[Any]:
@@ -68,32 +69,36 @@ def _finds_its_size(node: Node) -> bool:
     return any(free_unbacked_symbols(t) - known for t in tensors(node))
 
 
-def _where(node: Node, alone: set[str]) -> int | None | str:
-    """A device index, ALONE, or "any": numbers and items of tuples go where they are used."""
+def _where(node: Node, alone: Mapping[str, str]) -> tuple[int | None | str, str]:
+    """A device index, ALONE, or "any": numbers and items of tuples go where they are used. And why ALONE."""
     if node.name in alone:
-        return ALONE
+        return ALONE, alone[node.name]
     if node.target in _PLAIN or (is_number(node) and not isinstance(node.target, torch._ops.OpOverload)):
-        return "any"
+        return "any", ""
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
         if target.name().startswith("aten::sym_"):
-            return "any"
-        if torch.Tag.data_dependent_output in target.tags or _finds_its_size(node):
-            return ALONE
+            return "any", ""
+        if torch.Tag.data_dependent_output in target.tags:
+            return ALONE, "its result is a number that only the values tell"
+        if _finds_its_size(node):
+            return ALONE, "the size of its result is something that only the values tell"
     if not _has_kernel(target):
-        return ALONE
+        return ALONE, "it has no kernel for the device"
     made = [t.device for t in tensors(node)]
     used = [t for n in node.all_input_nodes for t in tensors(n)]
     devices = {d.index or 0 for d in made if d.type == "tpu"} | {
         t.device.index or 0 for t in used if t.device.type == "tpu"
     }
+    if not devices:
+        return ALONE, "it runs on another device"
     if len(devices) != 1 or any(
         d.type not in ("tpu", "meta") for d in made
     ):  # "meta": numbers for random draws, of attention
-        return ALONE
+        return ALONE, "it moves between devices"
     if any(t.device.type != "tpu" and t.dim() for t in used):
-        return ALONE
-    return devices.pop()
+        return ALONE, "it reads a tensor of another device"
+    return devices.pop(), ""
 
 
 def _writes(node: Node) -> list[Node]:
@@ -202,11 +207,11 @@ def _connect(pieces: list[Piece], graph: Graph) -> None:
         p.outputs = [n for n in p.nodes if any(owner.get(u) is not p for u in n.users)]
 
 
-def split(graph: Graph, alone: Iterable[str] = ()) -> list[Piece]:
-    """The graph's calls as pieces in the order in which they run. `alone`: names of calls that turned out not to be recordable."""
-    names = set(alone)
+def split(graph: Graph, alone: Mapping[str, str]) -> list[Piece]:
+    """The graph's calls as pieces in the order in which they run. `alone`: calls that turned out not to be recordable, and why."""
     nodes = [n for n in graph.nodes if n.op not in ("placeholder", "output", "get_attr")]
-    where = {n: _where(n, names) for n in nodes}
+    found = {n: _where(n, alone) for n in nodes}
+    where = {n: place for n, (place, _) in found.items()}
     # an item of what runs alone, and a number that hangs on one, stand after it; nothing is recorded for them
     for n in nodes:
         if where[n] == "any" and n.target in _PLAIN:
@@ -215,7 +220,7 @@ def split(graph: Graph, alone: Iterable[str] = ()) -> list[Piece]:
     pieces: list[Piece] = []
     for place, run in _schedule(nodes, where):
         if place is ALONE or place == "any":
-            pieces += [Piece(ALONE, [n]) for n in run]
+            pieces += [Piece(ALONE, [n], why=found[n][1]) for n in run]
         else:
             pieces.append(Piece(place, run))
     _connect(pieces, graph)

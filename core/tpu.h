@@ -278,6 +278,16 @@ void tpu_reset_compile_stats(void);
 char *tpu_trace_json(void);    /* fused: ops pending, flushes, why each happened */
 void tpu_clear_programs(void); /* the memory tier, and the evidence of sizes that vary */
 
+/* A directory of compiled programs; NULL: the host's own. list: {dir, found, entries: [{file, name, ops,
+ * seconds, bytes, used: Unix time, state, removed}]}; `check` reads every byte, `fix` throws away what is
+ * damaged. prune: least recently used first, to `most` bytes, and all not used for so many seconds (-1: as
+ * they like); {dir, found, entries, removed, bytes, left}. export: a whole entry (free()); import adds one
+ * that is sound. */
+char *tpu_cache_list_json(const char *dir, bool check, bool fix);
+char *tpu_cache_prune_json(const char *dir, int64_t most, int64_t seconds);
+bool tpu_cache_export(const char *file, char **bytes, size_t *n);
+bool tpu_cache_import(const void *bytes, size_t n);
+
 /* CPU fallback bookkeeping: the glue counts, Python reads. */
 void tpu_fallback_count(const char *op, const char *why);
 char *tpu_fallback_json(void); /* {op: {"count": n, "why": text}} */

@@ -212,12 +212,16 @@ static PyObject *mod_memory_reset_accumulated(PyObject *self, PyObject *args) {
 
 /* --- reports, as JSON text --- */
 
-static PyObject *text_of(char *(*make)(void)) {
-  char *s;
-  WITHOUT_GIL(s = make());
+static PyObject *json_of(char *s) {
   PyObject *text = PyUnicode_DecodeUTF8(s, (Py_ssize_t)strlen(s), "replace");
   free(s);
   return text;
+}
+
+static PyObject *text_of(char *(*make)(void)) {
+  char *s;
+  WITHOUT_GIL(s = make());
+  return json_of(s);
 }
 
 #define REPORT(name, function)                            \
@@ -231,6 +235,49 @@ REPORT(mod_trace, tpu_trace_json)
 REPORT(mod_explain_sizes, tpu_sizes_json)
 REPORT(mod_fallback_report, tpu_fallback_json)
 REPORT(mod_registration, tpu_glue_report)
+
+/* cache_list(directory or None, check, fix) */
+static PyObject *mod_cache_list(PyObject *self, PyObject *args) {
+  (void)self;
+  const char *dir;
+  int check, fix;
+  if (!PyArg_ParseTuple(args, "zpp", &dir, &check, &fix)) return NULL;
+  char *s;
+  WITHOUT_GIL(s = tpu_cache_list_json(dir, check, fix));
+  return json_of(s);
+}
+
+/* cache_prune(directory or None, bytes or -1, seconds or -1) */
+static PyObject *mod_cache_prune(PyObject *self, PyObject *args) {
+  (void)self;
+  const char *dir;
+  long long most, seconds;
+  if (!PyArg_ParseTuple(args, "zLL", &dir, &most, &seconds)) return NULL;
+  char *s;
+  WITHOUT_GIL(s = tpu_cache_prune_json(dir, most, seconds));
+  return json_of(s);
+}
+
+static PyObject *mod_cache_export(PyObject *self, PyObject *args) {
+  (void)self;
+  const char *name;
+  if (!PyArg_ParseTuple(args, "s", &name)) return NULL;
+  char *bytes;
+  size_t n;
+  const bool found = tpu_cache_export(name, &bytes, &n);
+  PyObject *result = found ? PyBytes_FromStringAndSize(bytes, (Py_ssize_t)n) : Py_NewRef(Py_None);
+  free(bytes);
+  return result;
+}
+
+static PyObject *mod_cache_import(PyObject *self, PyObject *args) {
+  (void)self;
+  PyObject *bytes;
+  char *p;
+  Py_ssize_t n;
+  if (!PyArg_ParseTuple(args, "S", &bytes) || PyBytes_AsStringAndSize(bytes, &p, &n)) return NULL;
+  return PyBool_FromLong(tpu_cache_import(p, (size_t)n));
+}
 
 #define ACTION(name, function)                            \
   static PyObject *name(PyObject *self, PyObject *args) { \
@@ -354,6 +401,10 @@ static PyMethodDef methods[] = {NOARGS(init),
                                 NOARGS(trace),
                                 NOARGS(explain_sizes),
                                 NOARGS(clear_programs),
+                                VARARGS(cache_list),
+                                VARARGS(cache_prune),
+                                VARARGS(cache_export),
+                                VARARGS(cache_import),
                                 NOARGS(fallback_report),
                                 NOARGS(fallback_reset),
                                 NOARGS(get_fallback),

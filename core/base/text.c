@@ -46,6 +46,22 @@ void text_printf(text *t, const char *fmt, ...) {
   t->n += (size_t)n;
 }
 
+void text_json(text *t, const char *s) {
+  if (!s) {
+    text_str(t, "null");
+    return;
+  }
+  text_str(t, "\"");
+  for (; *s; s++) {
+    if (*s == '"' || *s == '\\') text_str(t, "\\");
+    if (*s == '\n')
+      text_str(t, "\\n");
+    else if ((unsigned char)*s >= 32)
+      text_add(t, s, 1);
+  }
+  text_str(t, "\"");
+}
+
 void text_i64(text *t, int64_t v) {
   char digits[20];
   size_t n = 0;

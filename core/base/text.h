@@ -30,8 +30,9 @@ static inline void text_put(text *t, const void *p, size_t n) {
 }
 void text_str(text *t, const char *s);
 void text_printf(text *t, const char *fmt, ...) TPU_PRINTF(2, 3);
-void text_i64(text *t, int64_t v); /* decimal, faster than printf */
-void text_clear(text *t);          /* keeps the memory */
+void text_i64(text *t, int64_t v);      /* decimal, faster than printf */
+void text_json(text *t, const char *s); /* as a JSON string; NULL: null */
+void text_clear(text *t);               /* keeps the memory */
 void text_free(text *t);
 
 #endif

@@ -17,23 +17,27 @@
 
 #include "base/env.h"
 #include "base/map.h"
+#include "step/cache_int.h"
 
-enum { FORMAT = 1, STALE_SECONDS = 3600, NAME = 40 };
+enum { FORMAT = 2, STALE_SECONDS = 3600, NAME = CACHE_NAME, MAX_LABEL = CACHE_LABEL };
 static const int64_t DEFAULT_CAP = (int64_t)4 << 30;
 
 /* In front of key and payload. Little-endian and packed as it stands: a cache is of one kind of host. */
 typedef struct header {
   char magic[8];
   uint32_t format, header_size;
-  uint64_t nkey, npayload;
-  uint64_t sum1, sum2; /* over the fields before, the key and the payload */
+  uint64_t nname, nkey, npayload;
+  uint64_t ops; /* for people: what the program is called, its ops, how long it took to compile */
+  double seconds;
+  uint64_t sum1, sum2; /* over the fields before, the name, the key and the payload */
 } header;
-_Static_assert(sizeof(header) == 48, "no padding: the header is hashed and written as bytes");
+_Static_assert(sizeof(header) == 72, "no padding: the header is hashed and written as bytes");
 static const char magic[8] = "TPUPROG";
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool configured;
 static char *directory; /* owned; NULL: off */
+static char *shared;    /* the tier behind it; owned; NULL: none */
 static int64_t cap;
 static int64_t total = -1; /* bytes in the directory as far as we know; -1: not looked yet */
 static const char *trouble;
@@ -52,12 +56,13 @@ static uint64_t sum_fnv(uint64_t h, const void *p, size_t n) {
   return h;
 }
 
-static void checksum(const header *h, const void *key, const void *payload, uint64_t *one, uint64_t *two) {
-  uint64_t parts[3] = {hash_bytes(h, offsetof(header, sum1)), hash_bytes(key, h->nkey),
-                       hash_bytes(payload, h->npayload)};
+static void checksum(const header *h, const void *name, const void *key, const void *payload, uint64_t *one,
+                     uint64_t *two) {
+  uint64_t parts[4] = {hash_bytes(h, offsetof(header, sum1)), hash_bytes(name, h->nname),
+                       hash_bytes(key, h->nkey), hash_bytes(payload, h->npayload)};
   *one = hash_bytes(parts, sizeof parts);
   uint64_t s = sum_fnv(0xcbf29ce484222325u, h, offsetof(header, sum1));
-  *two = sum_fnv(sum_fnv(s, key, h->nkey), payload, h->npayload);
+  *two = sum_fnv(sum_fnv(sum_fnv(s, name, h->nname), key, h->nkey), payload, h->npayload);
 }
 
 /* ---- where ---- */
@@ -106,7 +111,11 @@ static bool make_dir(const char *path) {
 /* Under the lock. Takes `dir`. */
 static void configure(char *dir, const char *why) {
   free(directory);
+  free(shared);
   directory = dir;
+  const char *behind = dir || why ? env_get("TORCH_TPU_SHARED_CACHE_DIR") : NULL; /* off is off */
+  shared = behind ? tpu_xstrdup(behind) : NULL;
+  if (shared) mkdir(shared, 0777); /* not its parents: what it lies on may not be mounted */
   configured = true;
   total = -1;
   cap = env_bytes("TORCH_TPU_CACHE_MAX_BYTES", DEFAULT_CAP);
@@ -159,21 +168,34 @@ const char *cache_trouble(void) {
   return t;
 }
 
+const char *cache_shared_dir(void) {
+  pthread_mutex_lock(&lock);
+  dir_locked();
+  const char *dir = shared;
+  pthread_mutex_unlock(&lock);
+  return dir;
+}
+
 /* An open directory, or -1: everything below is relative to it, whatever is configured meanwhile. */
-static int open_dir(void) {
+static int open_one(bool behind) {
   pthread_mutex_lock(&lock);
   const char *dir = dir_locked();
+  if (behind) dir = shared;
   int fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
   pthread_mutex_unlock(&lock);
   return fd;
 }
 
-static void name_of(char out[NAME], const void *key, size_t nkey, const char *ending) {
+int cache_open_dir(void) { return open_one(false); }
+
+void cache_name_of(char out[NAME], const void *key, size_t nkey, const char *ending) {
   snprintf(out, NAME, "%016llx%016llx.%s", (unsigned long long)hash_bytes(key, nkey),
            (unsigned long long)sum_fnv(0x84222325cbf29ce4u, key, nkey), ending);
 }
 
 /* ---- reading ---- */
+
+static void put_host(const void *key, size_t nkey, const text *parts, int nparts);
 
 static bool read_whole(int fd, void *to, size_t n) {
   char *p = to;
@@ -187,61 +209,128 @@ static bool read_whole(int fd, void *to, size_t n) {
   return true;
 }
 
-typedef enum verdict { MISS, HIT, DAMAGED } verdict;
+static bool header_fits(const header *h, uint64_t left) {
+  return h->nname <= left && h->nkey <= left - h->nname && h->npayload == left - h->nname - h->nkey;
+}
 
-/* `body` receives key and payload. Another key with the same name is a miss, anything odd is damage. */
-static verdict read_entry(int fd, const void *key, size_t nkey, char **body, header *h) {
-  struct stat st;
-  if (fstat(fd, &st)) return MISS;
-  if (!S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof *h || !read_whole(fd, h, sizeof *h)) return DAMAGED;
-  uint64_t left = (uint64_t)st.st_size - sizeof *h;
-  bool fits = h->nkey <= left && h->npayload == left - h->nkey;
-  if (memcmp(h->magic, magic, sizeof magic) || h->format != FORMAT || h->header_size != sizeof *h || !fits)
-    return DAMAGED;
-  *body = malloc(left ? left : 1); /* not xmalloc: a miss costs less than the process */
-  if (!*body) return MISS;
-  if (!read_whole(fd, *body, left)) return DAMAGED;
+/* Anything odd is damage. */
+static cache_verdict check_header(const header *h, size_t n) {
+  if (memcmp(h->magic, magic, sizeof magic)) return CACHE_DAMAGED;
+  if (h->format != FORMAT) return CACHE_OTHER_VERSION;
+  return h->header_size == sizeof *h && header_fits(h, n - sizeof *h) ? CACHE_FINE : CACHE_DAMAGED;
+}
+
+cache_verdict cache_check(const char *bytes, size_t n, cache_view *out) {
+  header h;
+  if (n < sizeof h) return CACHE_DAMAGED;
+  memcpy(&h, bytes, sizeof h);
+  cache_verdict v = check_header(&h, n);
+  if (v != CACHE_FINE) return v;
+  const char *name = bytes + sizeof h, *key = name + h.nname, *payload = key + h.nkey;
   uint64_t one, two;
-  checksum(h, *body, *body + h->nkey, &one, &two);
-  if (one != h->sum1 || two != h->sum2) return DAMAGED;
-  return h->nkey == nkey && !memcmp(*body, key, nkey) ? HIT : MISS;
+  checksum(&h, name, key, payload, &one, &two);
+  if (one != h.sum1 || two != h.sum2) return CACHE_DAMAGED;
+  *out = (cache_view){name, key, payload, h.nname, h.nkey, h.npayload};
+  return CACHE_FINE;
+}
+
+static cache_verdict read_open(int fd, char **bytes, size_t *n, cache_view *out) {
+  struct stat st;
+  header h;
+  if (fstat(fd, &st)) return CACHE_MISS;
+  if (!S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof h || !read_whole(fd, &h, sizeof h))
+    return CACHE_DAMAGED;
+  cache_verdict v = check_header(&h, (size_t)st.st_size);
+  if (v != CACHE_FINE) return v;
+  *n = (size_t)st.st_size;
+  *bytes = malloc(*n); /* not xmalloc: a miss costs less than the process */
+  if (!*bytes) return CACHE_MISS;
+  memcpy(*bytes, &h, sizeof h);
+  if (!read_whole(fd, *bytes + sizeof h, *n - sizeof h)) return CACHE_DAMAGED;
+  return cache_check(*bytes, *n, out);
+}
+
+cache_verdict cache_peek(int dir, const char *name, cache_label *out, char label[MAX_LABEL + 1]) {
+  header h;
+  struct stat st;
+  int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return CACHE_MISS;
+  bool read = !fstat(fd, &st) && st.st_size >= (off_t)sizeof h && read_whole(fd, &h, sizeof h);
+  cache_verdict v = read ? check_header(&h, (size_t)st.st_size) : CACHE_DAMAGED;
+  if (v == CACHE_FINE && (h.nname > MAX_LABEL || !read_whole(fd, label, h.nname))) v = CACHE_DAMAGED;
+  close(fd);
+  label[v == CACHE_FINE ? h.nname : 0] = 0;
+  *out = (cache_label){label, v == CACHE_FINE ? (int)h.ops : 0, v == CACHE_FINE ? h.seconds : 0};
+  return v;
+}
+
+cache_verdict cache_read_file(int dir, const char *name, char **bytes, size_t *n, cache_view *out) {
+  *bytes = NULL;
+  *n = 0;
+  int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return CACHE_MISS;
+  cache_verdict v = read_open(fd, bytes, n, out);
+  close(fd);
+  return v;
+}
+
+/* Another key under the same name is a miss. */
+static cache_verdict find(int dir, const char *name, const void *key, size_t nkey, char **bytes, size_t *n,
+                          cache_view *out) {
+  cache_verdict v = cache_read_file(dir, name, bytes, n, out);
+  bool other = v == CACHE_FINE && (out->nkey != nkey || memcmp(out->key, key, nkey));
+  return other ? CACHE_MISS : v;
+}
+
+/* The host's own directory: what is used is marked (pruning goes by that), what is odd is thrown away. */
+static bool get_host(const void *key, size_t nkey, text *out) {
+  int dir = open_one(false);
+  if (dir < 0) return false;
+  char name[NAME], *bytes;
+  size_t n;
+  cache_view view;
+  cache_name_of(name, key, nkey, "tpu");
+  cache_verdict v = find(dir, name, key, nkey, &bytes, &n, &view);
+  if (v == CACHE_FINE) {
+    text_add(out, view.payload, view.npayload);
+    utimensat(dir, name, NULL, AT_SYMLINK_NOFOLLOW);
+  }
+  if (v > CACHE_FINE) unlinkat(dir, name, 0);
+  free(bytes);
+  close(dir);
+  return v == CACHE_FINE;
+}
+
+/* The tier behind it: nothing there is touched, and a hit becomes an entry of the host. */
+static bool get_shared(const void *key, size_t nkey, text *out) {
+  int dir = open_one(true);
+  if (dir < 0) return false;
+  char name[NAME], *bytes;
+  size_t n;
+  cache_view view;
+  cache_name_of(name, key, nkey, "tpu");
+  bool hit = find(dir, name, key, nkey, &bytes, &n, &view) == CACHE_FINE;
+  close(dir);
+  if (hit) {
+    text_add(out, view.payload, view.npayload);
+    put_host(key, nkey, &(text){bytes, n, 0}, 1);
+  }
+  free(bytes);
+  return hit;
 }
 
 bool cache_get(const void *key, size_t nkey, text *out) {
-  int dir = open_dir();
-  if (dir < 0) return false;
-  char name[NAME], *body = NULL;
-  name_of(name, key, nkey, "tpu");
-  int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  verdict v = fd < 0 ? MISS : DAMAGED;
-  header h;
-  if (fd >= 0) v = read_entry(fd, key, nkey, &body, &h);
-  if (v == HIT) {
-    text_add(out, body + h.nkey, h.npayload);
-    futimens(fd, NULL); /* used now: what pruning goes by */
-  }
-  if (v == DAMAGED) unlinkat(dir, name, 0);
-  free(body);
-  if (fd >= 0) close(fd);
-  close(dir);
-  return v == HIT;
+  return get_host(key, nkey, out) || get_shared(key, nkey, out);
 }
 
 /* ---- pruning ---- */
-
-typedef struct entry {
-  char name[NAME];
-  int64_t bytes;
-  struct timespec used;
-} entry;
 
 static bool ends_with(const char *s, const char *end) {
   size_t n = strlen(s), k = strlen(end);
   return n >= k && !strcmp(s + n - k, end);
 }
 
-/* All entries (owned array in *out, when wanted), their bytes; throws away stale temporaries and locks. */
-static size_t list_entries(int dir, entry **out, int64_t *bytes) {
+size_t cache_list_entries(int dir, cache_entry **out, int64_t *bytes) {
   *bytes = 0;
   int copy = dup(dir);
   DIR *d = copy < 0 ? NULL : fdopendir(copy);
@@ -264,8 +353,8 @@ static size_t list_entries(int dir, entry **out, int64_t *bytes) {
     n++;
     if (!out) continue;
     if (n > room) *out = tpu_xrealloc(*out, (room = room ? room * 2 : 64) * sizeof **out);
-    entry *to = &(*out)[n - 1];
-    *to = (entry){.bytes = st.st_size, .used = st.st_mtim};
+    cache_entry *to = &(*out)[n - 1];
+    *to = (cache_entry){.bytes = st.st_size, .used = st.st_mtim};
     strcpy(to->name, e->d_name);
   }
   closedir(d);
@@ -273,22 +362,22 @@ static size_t list_entries(int dir, entry **out, int64_t *bytes) {
 }
 
 static int by_use(const void *a, const void *b) {
-  const struct timespec *x = &((const entry *)a)->used, *y = &((const entry *)b)->used;
+  const struct timespec *x = &((const cache_entry *)a)->used, *y = &((const cache_entry *)b)->used;
   if (x->tv_sec != y->tv_sec) return x->tv_sec < y->tv_sec ? -1 : 1;
   return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
 }
 
-/* Down to 7/8 of the cap, so that not every put has to list the directory. `keep` was just written. */
-static int64_t prune(int dir, int64_t max, const char *keep) {
-  entry *all = NULL;
+int64_t cache_prune_dir(int dir, const cache_limits *l, int64_t *removed) {
+  cache_entry *all = NULL;
   int64_t bytes;
-  size_t n = list_entries(dir, &all, &bytes);
-  if (bytes > max) {
-    qsort(all, n, sizeof *all, by_use);
-    for (size_t i = 0; i < n && bytes > max - max / 8; i++) {
-      if (!strcmp(all[i].name, keep) || unlinkat(dir, all[i].name, 0)) continue;
-      bytes -= all[i].bytes;
-    }
+  size_t n = cache_list_entries(dir, &all, &bytes);
+  if (n) qsort(all, n, sizeof *all, by_use);
+  bool over = bytes > l->most;
+  for (size_t i = 0; i < n; i++) {
+    if (!(over && bytes > l->until) && all[i].used.tv_sec >= l->before) break;
+    if ((l->keep && !strcmp(all[i].name, l->keep)) || unlinkat(dir, all[i].name, 0)) continue;
+    bytes -= all[i].bytes;
+    ++*removed;
   }
   free(all);
   return bytes;
@@ -302,7 +391,8 @@ static void account(int dir, int64_t n, const char *name) {
   int64_t max = cap;
   pthread_mutex_unlock(&lock);
   if (!look) return;
-  int64_t bytes = prune(dir, max, name);
+  int64_t removed = 0; /* down to 7/8, so that not every put has to list the directory */
+  int64_t bytes = cache_prune_dir(dir, &(cache_limits){max, max - max / 8, INT64_MIN, name}, &removed);
   pthread_mutex_lock(&lock);
   total = bytes;
   pthread_mutex_unlock(&lock);
@@ -310,9 +400,9 @@ static void account(int dir, int64_t n, const char *name) {
 
 void cache_stats(int64_t *entries, int64_t *bytes) {
   *entries = *bytes = 0;
-  int dir = open_dir();
+  int dir = open_one(false);
   if (dir < 0) return;
-  *entries = (int64_t)list_entries(dir, NULL, bytes);
+  *entries = (int64_t)cache_list_entries(dir, NULL, bytes);
   close(dir);
 }
 
@@ -342,37 +432,85 @@ static const char *reason(int code) {
   }
 }
 
-void cache_put(const void *key, size_t nkey, const void *payload, size_t n) {
-  int dir = open_dir();
-  if (dir < 0) return;
-  pthread_mutex_lock(&lock);
-  bool too_large = (int64_t)(nkey + n) > cap;
-  pthread_mutex_unlock(&lock);
+int cache_write_file(int dir, const char *name, int mode, const text *parts, int nparts) {
   static atomic_uint counter;
-  char name[NAME], temporary[NAME];
-  name_of(name, key, nkey, "tpu");
+  char temporary[NAME];
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t); /* pids of two hosts may meet in a shared directory */
   snprintf(temporary, sizeof temporary, "tmp.%d.%u.%lx", (int)getpid(), atomic_fetch_add(&counter, 1),
            (unsigned long)t.tv_nsec);
-  int fd = too_large ? -1 : openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) {
-    if (!too_large) complain(reason(errno));
-    close(dir);
-    return;
-  }
-  header h = {.format = FORMAT, .header_size = sizeof h, .nkey = nkey, .npayload = n};
-  memcpy(h.magic, magic, sizeof magic);
-  checksum(&h, key, payload, &h.sum1, &h.sum2);
-  bool ok = write_whole(fd, &h, sizeof h) && write_whole(fd, key, nkey) && write_whole(fd, payload, n);
-  int code = errno;
-  if (close(fd) && ok) ok = false, code = errno; /* network file systems say it here */
-  if (ok && renameat(dir, temporary, dir, name)) ok = false, code = errno;
-  if (ok)
-    account(dir, (int64_t)(sizeof h + nkey + n), name);
-  else
-    complain(reason(code)), unlinkat(dir, temporary, 0);
+  int fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+  if (fd < 0) return errno;
+  int code = 0;
+  for (int i = 0; i < nparts && !code; i++)
+    if (!write_whole(fd, parts[i].p, parts[i].n)) code = errno ? errno : EIO;
+  if (close(fd) && !code) code = errno; /* network file systems say it here */
+  if (!code && renameat(dir, temporary, dir, name)) code = errno;
+  if (code) unlinkat(dir, temporary, 0);
+  return code;
+}
+
+static void put_host(const void *key, size_t nkey, const text *parts, int nparts) {
+  int dir = open_one(false);
+  if (dir < 0) return;
+  int64_t bytes = 0;
+  for (int i = 0; i < nparts; i++) bytes += (int64_t)parts[i].n;
+  pthread_mutex_lock(&lock);
+  bool too_large = bytes - (int64_t)sizeof(header) > cap;
+  pthread_mutex_unlock(&lock);
+  char name[NAME];
+  cache_name_of(name, key, nkey, "tpu");
+  int code = too_large ? 0 : cache_write_file(dir, name, 0600, parts, nparts);
+  if (code) complain(reason(code));
+  if (!code && !too_large) account(dir, bytes, name);
   close(dir);
+}
+
+/* One that may only be read is as good as any. */
+static void put_shared(const void *key, size_t nkey, const text *parts, int nparts) {
+  int dir = open_one(true);
+  if (dir < 0) return;
+  char name[NAME];
+  cache_name_of(name, key, nkey, "tpu");
+  int code = cache_write_file(dir, name, 0666, parts, nparts);
+  if (code && code != EROFS && code != EACCES && code != EPERM)
+    complain("compiled programs are not shared: writing to TORCH_TPU_SHARED_CACHE_DIR failed");
+  close(dir);
+}
+
+void cache_put(const void *key, size_t nkey, const void *payload, size_t n, const cache_label *label) {
+  header h = {.format = FORMAT, .header_size = sizeof h, .nkey = nkey, .npayload = n};
+  const char *name = label ? label->name : "";
+  if (label) h.ops = (uint64_t)label->ops, h.seconds = label->seconds;
+  h.nname = strnlen(name, MAX_LABEL);
+  memcpy(h.magic, magic, sizeof magic);
+  checksum(&h, name, key, payload, &h.sum1, &h.sum2);
+  const text parts[] = {{(char *)&h, sizeof h, 0},
+                        {(char *)(uintptr_t)name, h.nname, 0},
+                        {(char *)(uintptr_t)key, nkey, 0},
+                        {(char *)(uintptr_t)payload, n, 0}};
+  put_host(key, nkey, parts, 4);
+  put_shared(key, nkey, parts, 4);
+}
+
+bool cache_import(const void *bytes, size_t n) {
+  cache_view v;
+  if (cache_check(bytes, n, &v) != CACHE_FINE) return false;
+  put_host(v.key, v.nkey, &(text){(char *)(uintptr_t)bytes, n, 0}, 1);
+  return true;
+}
+
+bool cache_export(const char *name, text *out) {
+  int dir = open_one(false);
+  if (dir < 0) return false;
+  char *bytes = NULL;
+  size_t n;
+  cache_view v;
+  bool fine = !strchr(name, '/') && cache_read_file(dir, name, &bytes, &n, &v) == CACHE_FINE;
+  if (fine) text_add(out, bytes, n);
+  free(bytes);
+  close(dir);
+  return fine;
 }
 
 /* ---- locks ---- */
@@ -382,10 +520,10 @@ struct cache_lock {
 };
 
 cache_lock *cache_lock_key(const void *key, size_t nkey, int timeout_ms, int (*interrupted)(void)) {
-  int dir = open_dir();
+  int dir = open_one(false);
   if (dir < 0) return NULL;
   char name[NAME];
-  name_of(name, key, nkey, "lock");
+  cache_name_of(name, key, nkey, "lock");
   int fd = openat(dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   close(dir);
   if (fd < 0) return NULL;

@@ -29,7 +29,9 @@ static void empty_root(void) {
   CHECK(!system(command));
 }
 
-static void put(const char *key, const char *value) { cache_put(key, strlen(key), value, strlen(value)); }
+static void put(const char *key, const char *value) {
+  cache_put(key, strlen(key), value, strlen(value), NULL);
+}
 
 static bool has(const char *key, const char *value) {
   text t = {0};
@@ -76,7 +78,7 @@ static void plain(void) {
   size_t n = 3 << 20;
   char *big = malloc(n);
   for (size_t i = 0; i < n; i++) big[i] = (char)(i * 7 + (i >> 12));
-  cache_put("big", 3, big, n);
+  cache_put("big", 3, big, n, NULL);
   text t = {0};
   CHECK(cache_get("big", 3, &t) && t.n == n && !memcmp(t.p, big, n));
   text_free(&t);
@@ -137,7 +139,7 @@ static void damage(void) {
   char other[1024];
   put("key2", "payload2");
   snprintf(other, sizeof other, "%s/%s", cache_dir(), name);
-  cache_put("x", 1, "y", 1); /* an entry under the name of another key: its bytes are compared */
+  cache_put("x", 1, "y", 1, NULL); /* an entry under the name of another key: its bytes are compared */
   DIR *d = opendir(cache_dir());
   for (struct dirent *e; (e = readdir(d));) {
     char from[1300];
@@ -154,7 +156,7 @@ static void prune(void) {
   cache_configure(at("prune"));
   char *block = calloc(1, 4000);
   for (int i = 0; i < 100; i++) {
-    cache_put(&i, sizeof i, block, 4000);
+    cache_put(&i, sizeof i, block, 4000, NULL);
     text t = {0};
     int first = 0;
     CHECK(cache_get(&first, sizeof first, &t)); /* always used: stays */
@@ -171,7 +173,7 @@ static void prune(void) {
   text_free(&t);
   free(block);
   block = calloc(1, 100000);
-  cache_put("large", 5, block, 100000); /* more than the cap */
+  cache_put("large", 5, block, 100000, NULL); /* more than the cap */
   CHECK(!has("large", ""));
   free(block);
   setenv("TORCH_TPU_CACHE_MAX_BYTES", "nonsense", 1);
@@ -212,7 +214,7 @@ static int full_disk(void) {
   put("before", "small");
   setrlimit(RLIMIT_FSIZE, &(struct rlimit){1000, 1000});
   char *block = calloc(1, 5000);
-  cache_put("key", 3, block, 5000);
+  cache_put("key", 3, block, 5000, NULL);
   free(block);
   text t = {0};
   bool ok = !cache_get("key", 3, &t) && cache_get("before", 6, &t) && cache_trouble() &&
@@ -322,7 +324,7 @@ static int write_for_ever(void) {
   for (unsigned i = 0;; i++) {
     fill(block, SHARED_BYTES, i);
     int key = (int)(i % SHARED_KEYS);
-    cache_put(&key, sizeof key, block, SHARED_BYTES);
+    cache_put(&key, sizeof key, block, SHARED_BYTES, NULL);
   }
   return 0;
 }
@@ -418,7 +420,7 @@ static void *use_cache(void *arg) {
     if (cache_get(&key, sizeof key, &t))
       CHECK(t.n == (size_t)n && !memcmp(t.p, value, t.n));
     else
-      cache_put(&key, sizeof key, value, (size_t)n);
+      cache_put(&key, sizeof key, value, (size_t)n, NULL);
     text_free(&t);
   }
   return NULL;
@@ -430,6 +432,44 @@ static void threads(void) {
   for (uintptr_t i = 0; i < 4; i++) CHECK(!pthread_create(&t[i], NULL, use_cache, (void *)i));
   for (int i = 0; i < 4; i++) pthread_join(t[i], NULL);
   CHECK_EQ(entries(), 16);
+}
+
+/* Two hosts, one directory behind both. */
+static void shared_tier(void) {
+  char behind[512], name[256], path[1024];
+  strcpy(behind, at("behind"));
+  setenv("TORCH_TPU_SHARED_CACHE_DIR", behind, 1);
+  cache_configure(at("host1"));
+  CHECK_STR(cache_shared_dir(), behind);
+  put("key", "payload");
+  CHECK_EQ(count(behind, ".tpu", name), 1);
+  cache_configure(at("host2"));
+  CHECK_EQ(entries(), 0);
+  CHECK(has("key", "payload"));
+  CHECK_EQ(entries(), 1); /* its own from now on */
+  CHECK_EQ(count(behind, "", NULL), 1);
+  text whole = {0};
+  CHECK(cache_export(name, &whole));
+  CHECK(!cache_export("../host1", &whole) && !cache_export("missing.tpu", &whole));
+
+  snprintf(path, sizeof path, "%s/%s", behind, name);
+  CHECK(!truncate(path, 60)); /* damage there is a miss, and nobody's to remove */
+  cache_configure(at("host3"));
+  CHECK(!has("key", ""));
+  CHECK(!access(path, F_OK));
+  put("key", "payload");
+  cache_configure(at("host4"));
+  CHECK(has("key", "payload"));
+
+  unsetenv("TORCH_TPU_SHARED_CACHE_DIR");
+  cache_configure(at("host5"));
+  CHECK(!cache_shared_dir());
+  CHECK(!has("key", ""));
+  CHECK(cache_import(whole.p, whole.n));
+  CHECK(has("key", "payload"));
+  whole.p[whole.n - 1] ^= 1;
+  CHECK(!cache_import(whole.p, whole.n) && !cache_import(whole.p, 10));
+  text_free(&whole);
 }
 
 void test_cache(void);
@@ -444,6 +484,7 @@ void test_cache(void) {
   RUN(killed_writers);
   RUN(locks);
   RUN(threads);
+  RUN(shared_tier);
   cache_configure(NULL);
   empty_root();
   char command[256];

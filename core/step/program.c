@@ -68,14 +68,24 @@ static bool from_disk(const text *key, rt_exec **out, int64_t *bytes) {
 
 typedef struct late_ctx {
   text key;
+  char *name;
+  int nops;
+  double start;
 } late_ctx;
 
-static int64_t to_disk(const text *key, const rt_exec *e) {
+static void late_free(late_ctx *late) {
+  text_free(&late->key);
+  free(late->name);
+  free(late);
+}
+
+static int64_t to_disk(const late_ctx *c, const rt_exec *e) {
   text payload = {0};
   int64_t bytes = 0;
   tpu_error *err = rt_exec_serialize(e, &payload);
   if (!err) {
-    cache_put(key->p, key->n, payload.p, payload.n);
+    const cache_label label = {c->name, c->nops, now(CLOCK_MONOTONIC) - c->start};
+    cache_put(c->key.p, c->key.n, payload.p, payload.n, &label);
     bytes = (int64_t)payload.n;
   }
   tpu_error_free(err);
@@ -87,15 +97,27 @@ static int64_t to_disk(const text *key, const rt_exec *e) {
 static void compile_late(void *ctx, rt_exec *e) {
   late_ctx *late = ctx;
   if (e) {
-    to_disk(&late->key, e);
+    to_disk(late, e);
     rt_exec_free(e);
   }
-  text_free(&late->key);
-  free(late);
+  late_free(late);
 }
 
-static tpu_error *load_or_compile(const text *mlir, rt_exec **out, bool *loaded, int64_t *bytes,
-                                  double *seconds) {
+static tpu_error *compile(const text *mlir, const text *key, const char *name, int nops, rt_exec **out,
+                          int64_t *bytes) {
+  late_ctx *late = tpu_xcalloc(1, sizeof *late);
+  text_add(&late->key, key->p, key->n);
+  late->name = tpu_xstrdup(name);
+  late->nops = nops;
+  late->start = now(CLOCK_MONOTONIC);
+  tpu_error *e = rt_compile(mlir->p, mlir->n, compile_late, late, out);
+  if (!e) *bytes = to_disk(late, *out);
+  if (!e || tpu_error_code(e) != TPU_INTERRUPTED) late_free(late);
+  return e;
+}
+
+static tpu_error *load_or_compile(const text *mlir, const char *name, int nops, rt_exec **out, bool *loaded,
+                                  int64_t *bytes, double *seconds) {
   text key = {0};
   disk_key(mlir, &key);
   double start = now(CLOCK_MONOTONIC);
@@ -106,14 +128,7 @@ static tpu_error *load_or_compile(const text *mlir, rt_exec **out, bool *loaded,
   tpu_error *e = NULL;
   if (!*loaded) {
     start = now(CLOCK_MONOTONIC);
-    late_ctx *late = tpu_xcalloc(1, sizeof *late);
-    text_add(&late->key, key.p, key.n);
-    e = rt_compile(mlir->p, mlir->n, compile_late, late, out);
-    if (!e) *bytes = to_disk(&key, *out);
-    if (!e || tpu_error_code(e) != TPU_INTERRUPTED) {
-      text_free(&late->key);
-      free(late);
-    }
+    e = compile(mlir, &key, name, nops, out, bytes);
   }
   cache_unlock(lock);
   text_free(&key);
@@ -209,7 +224,7 @@ tpu_error *program_get(const text *mlir, const char *name, int nops, program **o
   int64_t bytes = 0;
   double seconds = 0;
   core_pause();
-  tpu_error *e = load_or_compile(mlir, &exec, &loaded, &bytes, &seconds);
+  tpu_error *e = load_or_compile(mlir, name, nops, &exec, &loaded, &bytes, &seconds);
   core_lock();
   if (e) return tpu_err_prefix(e, "compiling %s", name);
   *out = map_get(&programs, mlir->p, mlir->n, h); /* another thread was faster */

@@ -8,24 +8,9 @@
 #include "tpu.h"
 #include "value/value.h"
 
-static void json_string(text *t, const char *s) {
-  text_str(t, "\"");
-  for (; s && *s; s++) {
-    if (*s == '"' || *s == '\\') text_str(t, "\\");
-    if (*s == '\n')
-      text_str(t, "\\n");
-    else if ((unsigned char)*s >= 32)
-      text_add(t, s, 1);
-  }
-  text_str(t, "\"");
-}
-
 static void field(text *t, const char *name, const char *value) {
   text_printf(t, ", \"%s\": ", name);
-  if (value)
-    json_string(t, value);
-  else
-    text_str(t, "null");
+  text_json(t, value);
 }
 
 char *tpu_info_json(void) {
@@ -38,6 +23,7 @@ char *tpu_info_json(void) {
   field(&t, "why", f.why);
   text_printf(&t, ", \"is_cpu\": %s", (rt_is_open() ? rt_get_info()->is_cpu : f.is_cpu) ? "true" : "false");
   field(&t, "cache_dir", cache_dir());
+  field(&t, "shared_cache_dir", cache_shared_dir());
   field(&t, "cache_trouble", cache_trouble());
   text_printf(&t, ", \"cache_entries\": %lld, \"cache_bytes\": %lld", (long long)entries, (long long)bytes);
   if (rt_is_open()) {
@@ -80,9 +66,9 @@ char *tpu_fallback_json(void) {
   core_lock();
   for (fallback *f; (f = map_next(&fallbacks, &it)); first = false) {
     if (!first) text_str(&t, ", ");
-    json_string(&t, f->op);
+    text_json(&t, f->op);
     text_printf(&t, ": {\"count\": %lld, \"why\": ", (long long)f->count);
-    json_string(&t, f->why);
+    text_json(&t, f->why);
     text_str(&t, "}");
   }
   core_unlock();

@@ -1,4 +1,4 @@
-"""``python -m torch_tpu info|explain``."""
+"""``python -m torch_tpu info|explain|cache``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 import platform
 import sys
 from typing import Any
+
+from . import _cache
 
 
 def info(as_json: bool) -> int:
@@ -63,7 +65,11 @@ def main() -> int:
     command = commands.add_parser("explain", help="run a script, then print what came of torch.compile in it")
     command.add_argument("script")
     command.add_argument("args", nargs=argparse.REMAINDER)
+    command = commands.add_parser("cache", help="the programs on this host's disk")
+    _cache.add_commands(command)
     chosen = parser.parse_args()
+    if chosen.command == "cache":
+        return _cache.run(chosen)
     if chosen.command == "explain":
         from . import _explain
 

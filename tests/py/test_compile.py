@@ -476,7 +476,16 @@ def test_the_callable_backend() -> None:
 
     x = torch.ones(3, device="tpu")
     assert torch.compile(lambda x: x + 1, backend=TpuBackend())(x).tolist() == [2, 2, 2]
-    model = mlp().to("tpu")
+
+    class Model(nn.Module):  # Dynamo looks into none of PyTorch's own modules alone
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = mlp()
+
+        def forward(self, x):
+            return self.layers(x) * 2
+
+    model = Model().to("tpu")
     x = torch.ones(3, 4, device="tpu")
     expected = model(x)
     model.compile(backend="tpu", fullgraph=True, dynamic=False)

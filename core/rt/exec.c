@@ -80,6 +80,7 @@ typedef struct job {
   pthread_mutex_t lock;
   pthread_cond_t changed;
   char *mlir; /* own copy: the caller may leave first */
+  const char *what;
   size_t n;
   bool done, abandoned;
   tpu_error *error;
@@ -218,8 +219,9 @@ bool rt_finish_compiles(int (*interrupted)(void)) {
   }
 }
 
-static void show_progress(size_t n, int ms) {
-  fprintf(stderr, "\r\033[Ktorch_tpu: compiling %zu KiB of StableHLO, %d s", n / 1024 + 1, ms / 1000);
+static void show_progress(const job *j, int ms) {
+  fprintf(stderr, "\r\033[Ktorch_tpu: compiling %s (%zu KiB of StableHLO), %d s", j->what, j->n / 1024 + 1,
+          ms / 1000);
   fflush(stderr);
 }
 
@@ -238,7 +240,7 @@ static bool wait_for(job *j) {
     pthread_mutex_unlock(&j->lock); /* the hook may take other locks, and the GIL */
     bool give_up = rt_interrupt_hook && rt_interrupt_hook();
     if (ms >= PROGRESS_AFTER_MS && ms % PROGRESS_AFTER_MS < POLL_MS && isatty(2)) {
-      show_progress(j->n, ms);
+      show_progress(j, ms);
       shown = true;
     }
     pthread_mutex_lock(&j->lock);
@@ -251,13 +253,14 @@ static bool wait_for(job *j) {
   return j->done;
 }
 
-tpu_error *rt_compile(const char *mlir, size_t n, void (*late)(void *ctx, rt_exec *e), void *late_ctx,
-                      rt_exec **out) {
+tpu_error *rt_compile(const char *mlir, size_t n, const char *what, void (*late)(void *ctx, rt_exec *e),
+                      void *late_ctx, rt_exec **out) {
   *out = NULL;
   if (!rt_usable()) return rt_not_open();
   if (!mlir || !n) return tpu_err(TPU_INTERNAL, "rt_compile: an empty program");
   if (!begin_waiting()) return tpu_err(TPU_RUNTIME, "no program is compiled any more: the process is ending");
   job *j = job_new(mlir, n);
+  j->what = what;
   j->late = late;
   j->late_ctx = late_ctx;
   if (!start_thread(j)) {

@@ -64,8 +64,8 @@ extern int (*rt_interrupt_hook)(void);
  * thread while the caller polls the interrupt hook; on TPU_INTERRUPTED the compile goes on and its result
  * (NULL: it failed) is dropped into `late(late_ctx, exec)` when it ends,
  * called then and only then. */
-tpu_error *rt_compile(const char *mlir, size_t n, void (*late)(void *ctx, rt_exec *e), void *late_ctx,
-                      rt_exec **out);
+tpu_error *rt_compile(const char *mlir, size_t n, const char *what, void (*late)(void *ctx, rt_exec *e),
+                      void *late_ctx, rt_exec **out);
 /* The process is about to end: waits for the compiles in flight, whoever began them, since a plugin whose
  * destructors run under a compile crashes. Other threads may begin none from here on. False: `interrupted`
  * (NULL: never), which is asked every 5 ms, said so, and only an end without destructors is safe. In a forked

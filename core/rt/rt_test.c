@@ -25,7 +25,7 @@ static tpu_error *upload(int device, PJRT_Buffer **out) {
 }
 
 static tpu_error *compile(const char *mlir, rt_exec **out) {
-  return rt_compile(mlir, strlen(mlir), NULL, NULL, out);
+  return rt_compile(mlir, strlen(mlir), "a test", NULL, NULL, out);
 }
 
 /* What one scenario holds; freed as a whole, whatever was reached. */
@@ -279,7 +279,7 @@ static void late(void *ctx, rt_exec *e) {
 
 static tpu_error *compile_late(const char *mlir) {
   rt_exec *e;
-  tpu_error *error = rt_compile(mlir, strlen(mlir), late, &came_late, &e);
+  tpu_error *error = rt_compile(mlir, strlen(mlir), "a test", late, &came_late, &e);
   CHECK(!e);
   return error;
 }

@@ -1,6 +1,7 @@
 /* Program tiers and compile statistics. See program.h. */
 #include "step/program.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,7 +111,11 @@ static tpu_error *compile(const text *mlir, const text *key, const char *name, i
   late->name = tpu_xstrdup(name);
   late->nops = nops;
   late->start = now(CLOCK_MONOTONIC);
-  tpu_error *e = rt_compile(mlir->p, mlir->n, compile_late, late, out);
+  static atomic_int started;
+  text what = {0}; /* for who waits at a terminal */
+  text_printf(&what, "program %d, %s", atomic_fetch_add(&started, 1) + 1, name);
+  tpu_error *e = rt_compile(mlir->p, mlir->n, what.p, compile_late, late, out);
+  text_free(&what);
   if (!e) *bytes = to_disk(late, *out);
   if (!e || tpu_error_code(e) != TPU_INTERRUPTED) late_free(late);
   return e;

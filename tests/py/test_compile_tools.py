@@ -154,3 +154,51 @@ def test_the_command(tmp_path, code):
     lines = done.stdout.splitlines()
     assert lines[0] == f"torch.Size([3]) ['{code}', '--flag']" and lines[1] == "graphs: 1"
     assert "inference graph 0: 1 run, 1 piece, 2 ops, 1 launch, 1 program" in done.stdout
+
+
+SLOW = """
+# no part of it repeats: one program that takes seconds
+import torch
+with torch.tpu.eager_mode("fused"):
+    y = torch.ones(1000, device="tpu")
+    for i in range(65):
+        y = torch.sin(y) * (1.0 + i) + torch.cumsum(y, 0)
+        for b in range(7):
+            y = torch.exp(y) if (i * 2654435761 >> b) & 1 else torch.tanh(y).sort()[0]
+    y.cpu()
+print(max(p["seconds"] for p in torch.tpu.compile_stats()["programs"]))
+"""
+
+
+def on_a_terminal(code: str, tmp_path) -> str:
+    """What the program writes to its standard error, which is a terminal."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    env = dict(os.environ, TORCH_TPU_CACHE_DIR=str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=theirs, env=env) as p:
+        os.close(theirs)
+        said = b""
+        while True:
+            try:
+                piece = os.read(ours, 4096)
+            except OSError:  # Linux's way to say that the other end was closed
+                break
+            if not piece:
+                break
+            said += piece
+        printed = p.stdout.read().decode()
+    os.close(ours)
+    assert p.returncode == 0, said.decode()
+    if float(printed.split()[-1]) < 1.3:
+        pytest.skip("the compiler is too quick for a progress line")
+    return said.decode()
+
+
+def test_a_long_compile_shows_where_it_is_on_a_terminal_alone(tmp_path):
+    said = on_a_terminal(SLOW, tmp_path / "one")
+    lines = [line for line in said.split("\r") if "compiling" in line]
+    assert lines and all("compiling program " in line for line in lines), said
+    assert " ops (" in lines[0] and "KiB of StableHLO), 1 s" in lines[0], lines
+    assert said.endswith("\r\x1b[K")  # and is gone afterwards
+    assert run_python(SLOW, TORCH_TPU_CACHE_DIR=str(tmp_path / "two")).stderr == ""

@@ -62,6 +62,10 @@ static _Thread_local tpu_value **slot_room;
 /* --- inputs --- */
 static void put(text *k, int64_t v) { text_put(k, &v, sizeof v); }
 
+static void put_list(text *k, const int64_t *v, size_t n) {
+  if (n) text_put(k, v, n * sizeof *v);
+}
+
 static void inputs_reserve(inputs *in, int n) {
   if ((uint32_t)n <= in->cap) return;
   in->cap = (uint32_t)n;
@@ -106,8 +110,8 @@ static void put_value(inputs *in, tpu_storage *s, uint32_t serial) {
 static void put_tensor(inputs *in, const tpu_tensor *t, int i, uint32_t serial) {
   put(&in->key, t->flags | t->dtype << 8 | (int64_t)t->rank << 32);
   if (!t->storage) return;
-  text_put(&in->key, t->sizes, t->rank * sizeof *t->sizes);
-  text_put(&in->key, t->strides, t->rank * sizeof *t->strides);
+  put_list(&in->key, t->sizes, t->rank);
+  put_list(&in->key, t->strides, t->rank);
   put(&in->key, t->offset);
   tpu_storage *s = t->storage;
   if (s->mark_serial == serial && s->mark_index < in->nstores && in->stores[s->mark_index] == s) {
@@ -129,7 +133,7 @@ static void inputs_read(inputs *in, const tpu_graph_inputs *from, uint32_t seria
   inputs_reserve(in, from->n);
   put(&in->key, step_precision() | step_default_float() << 8 | (int64_t)step_masks_off() << 16 |
                     (int64_t)tpu_sizes_auto() << 17 | (int64_t)from->nnumbers << 32);
-  text_put(&in->key, from->numbers, (size_t)from->nnumbers * sizeof *from->numbers);
+  put_list(&in->key, from->numbers, (size_t)from->nnumbers);
   for (int i = 0; i < from->n; i++) put_tensor(in, &from->tensors[i], i, serial);
 }
 
@@ -276,7 +280,7 @@ static tpu_error *run_locked(graph_run *r, const tpu_graph_inputs *in, tpu_philo
     slots_cap = rec->nslots * 2;
     slot_room = tpu_xrealloc(slot_room, slots_cap * sizeof *slot_room);
   }
-  memset(slot_room, 0, rec->nslots * sizeof *slot_room);
+  if (rec->nslots) memset(slot_room, 0, rec->nslots * sizeof *slot_room);
   set_numbers(rec, in, philox);
   philox->offset += r->blocks;
   tpu_error *e = record_launch(rec, seen.values, slot_room, 1);

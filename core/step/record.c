@@ -194,7 +194,7 @@ tpu_error *record_build(trace *t, bool inlined, const uint32_t *input_of, const 
   r->types = tpu_xmalloc((t->nvals + 1u) * sizeof *r->types);
   r->nscalars = t->nscalars;
   r->scalars = tpu_xmalloc((t->nscalars + 1u) * sizeof *r->scalars);
-  memcpy(r->scalars, t->scalars, t->nscalars * sizeof *r->scalars);
+  if (t->nscalars) memcpy(r->scalars, t->scalars, t->nscalars * sizeof *r->scalars);
   tpu_error *e = NULL;
   for (uint32_t i = 0, a = 0; i < n && !e; a = cuts[i++]) {
     part *p = &r->parts[r->nparts++];

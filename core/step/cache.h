@@ -35,6 +35,10 @@ typedef struct cache_label { /* for people */
 } cache_label;
 void cache_put(const void *key, size_t nkey, const void *payload, size_t n, const cache_label *label_or_null);
 
+enum { CACHE_NAME = 40 };
+/* The file of a key: an entry's ends in "tpu". */
+void cache_name_of(char out[CACHE_NAME], const void *key, size_t nkey, const char *ending);
+
 /* Whole entries as bytes, checked on both ends: `name` as the tools list it. */
 bool cache_export(const char *name, text *out);
 bool cache_import(const void *bytes, size_t n);

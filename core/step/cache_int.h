@@ -6,7 +6,7 @@
 
 #include "step/cache.h"
 
-enum { CACHE_NAME = 40, CACHE_LABEL = 200 };
+enum { CACHE_LABEL = 200 };
 
 /* An entry in memory: a header, what it is called, the key, the payload. */
 typedef struct cache_view {
@@ -21,7 +21,6 @@ cache_verdict cache_read_file(int dir, const char *name, char **bytes, size_t *n
 /* What stands in front, unchecked. */
 cache_verdict cache_peek(int dir, const char *name, cache_label *out, char label[CACHE_LABEL + 1]);
 cache_verdict cache_check(const char *bytes, size_t n, cache_view *out);
-void cache_name_of(char out[CACHE_NAME], const void *key, size_t nkey, const char *ending);
 
 typedef struct cache_entry {
   char name[CACHE_NAME];

@@ -586,9 +586,12 @@ char *tpu_graph_json(tpu_graph *g) {
   const char *sep = "";
   core_lock();
   text_str(&j, "[");
-  for (graph_run *r; (r = map_next(&g->runs, &it)); sep = ", ")
-    text_printf(&j, "%s{\"ops\": %u, \"launches\": %u, \"programs\": %u}", sep, r->rec->nops, r->rec->nparts,
-                record_programs(r->rec));
+  for (graph_run *r; (r = map_next(&g->runs, &it)); sep = ", ") {
+    text_printf(&j, "%s{\"ops\": %u, \"launches\": %u, \"programs\": %u, \"files\": ", sep, r->rec->nops,
+                r->rec->nparts, record_programs(r->rec));
+    record_files(r->rec, &j);
+    text_str(&j, "}");
+  }
   core_unlock();
   text_str(&j, "]");
   return j.p;

@@ -121,23 +121,30 @@ static tpu_error *compile(const text *mlir, const text *key, const char *name, i
   return e;
 }
 
-static tpu_error *load_or_compile(const text *mlir, const char *name, int nops, rt_exec **out, bool *loaded,
-                                  int64_t *bytes, double *seconds) {
+typedef struct origin_of { /* where an executable came from */
+  char file[CACHE_NAME];
+  bool loaded;
+  int64_t bytes;
+  double seconds;
+} origin_of;
+
+static tpu_error *load_or_compile(const text *mlir, const char *name, int nops, rt_exec **out, origin_of *o) {
   text key = {0};
   disk_key(mlir, &key);
+  cache_name_of(o->file, key.p, key.n, "tpu");
   double start = now(CLOCK_MONOTONIC);
-  *loaded = from_disk(&key, out, bytes);
-  cache_lock *lock = *loaded ? NULL : cache_lock_key(key.p, key.n, 120000, rt_interrupt_hook);
-  if (!*loaded && lock)
-    *loaded = from_disk(&key, out, bytes); /* another process compiled it while we waited */
+  o->loaded = from_disk(&key, out, &o->bytes);
+  cache_lock *lock = o->loaded ? NULL : cache_lock_key(key.p, key.n, 120000, rt_interrupt_hook);
+  if (!o->loaded && lock)
+    o->loaded = from_disk(&key, out, &o->bytes); /* another process compiled it while we waited */
   tpu_error *e = NULL;
-  if (!*loaded) {
+  if (!o->loaded) {
     start = now(CLOCK_MONOTONIC);
-    e = compile(mlir, &key, name, nops, out, bytes);
+    e = compile(mlir, &key, name, nops, out, &o->bytes);
   }
   cache_unlock(lock);
   text_free(&key);
-  *seconds = now(CLOCK_MONOTONIC) - start;
+  o->seconds = now(CLOCK_MONOTONIC) - start;
   return e;
 }
 
@@ -225,11 +232,9 @@ tpu_error *program_get(const text *mlir, const char *name, int nops, program **o
   }
   dump(mlir, name);
   rt_exec *exec = NULL;
-  bool loaded = false;
-  int64_t bytes = 0;
-  double seconds = 0;
+  origin_of o = {0};
   core_pause();
-  tpu_error *e = load_or_compile(mlir, name, nops, &exec, &loaded, &bytes, &seconds);
+  tpu_error *e = load_or_compile(mlir, name, nops, &exec, &o);
   core_lock();
   if (e) return tpu_err_prefix(e, "compiling %s", name);
   *out = map_get(&programs, mlir->p, mlir->n, h); /* another thread was faster */
@@ -242,9 +247,10 @@ tpu_error *program_get(const text *mlir, const char *name, int nops, program **o
     map_put(&programs, mlir->p, mlir->n, h, *out);
   }
   (*out)->exec = exec;
+  memcpy((*out)->file, o.file, sizeof o.file);
   program_ready(*out);
   make_room();
-  note(name, nops, seconds, bytes, loaded);
+  note(name, nops, o.seconds, o.bytes, o.loaded);
   return NULL;
 }
 

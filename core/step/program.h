@@ -9,10 +9,12 @@
 
 #include "base/text.h"
 #include "rt/rt.h"
+#include "step/cache.h"
 
 typedef struct program {
-  rt_exec *exec; /* NULL: unloaded to make room; program_get loads it again */
-  uint64_t used; /* when, on the clock of program_ready */
+  rt_exec *exec;         /* NULL: unloaded to make room; program_get loads it again */
+  uint64_t used;         /* when, on the clock of program_ready */
+  char file[CACHE_NAME]; /* of its entry on disk, if there is one */
 } program;
 
 /* May it be launched as it is? NULL: no. Asked right before a launch: what was used last is unloaded last. */

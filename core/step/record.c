@@ -299,14 +299,27 @@ tpu_error *record_launch(const record *r, tpu_value *const *in, tpu_value **slot
   return e;
 }
 
+static bool is_first(const record *r, uint32_t i) {
+  uint32_t k = 0;
+  while (k < i && r->parts[k].st != r->parts[i].st) k++;
+  return k == i && r->parts[i].st;
+}
+
 uint32_t record_programs(const record *r) {
   uint32_t n = 0;
-  for (uint32_t i = 0; i < r->nparts; i++) {
-    uint32_t k = 0;
-    while (k < i && r->parts[k].st != r->parts[i].st) k++;
-    n += k == i && r->parts[i].st;
-  }
+  for (uint32_t i = 0; i < r->nparts; i++) n += is_first(r, i);
   return n;
+}
+
+void record_files(const record *r, text *json) {
+  const char *sep = "";
+  text_str(json, "[");
+  for (uint32_t i = 0; i < r->nparts; i++) {
+    if (!is_first(r, i) || !r->parts[i].st->prog) continue;
+    text_printf(json, "%s\"%s\"", sep, r->parts[i].st->prog->file);
+    sep = ", ";
+  }
+  text_str(json, "]");
 }
 
 void record_free(record *r) {

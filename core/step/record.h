@@ -47,7 +47,8 @@ bool record_ready(const record *r);
  * On an error the input values that were taken over have no buffer, or one that is gone (rt_is_taken). Pauses
  * never. */
 tpu_error *record_launch(const record *r, tpu_value *const *in, tpu_value **slots, int free_refs);
-uint32_t record_programs(const record *r); /* different ones */
+uint32_t record_programs(const record *r);      /* different ones */
+void record_files(const record *r, text *json); /* where those lie on disk */
 void record_free(record *r);
 
 #endif

@@ -178,3 +178,42 @@ def test_off_is_off(tmp_path):
     shared = tmp_path / "shared"
     program(tmp_path / "one", TORCH_TPU_SHARED_CACHE_DIR=str(shared), TORCH_TPU_CACHE="off")
     assert not shared.exists()
+
+
+# --- torch.compiler's artifacts ---
+
+CARRY = """
+import json, pathlib, torch
+path = pathlib.Path({path!r})
+if {load}:
+    info = torch.compiler.load_cache_artifacts(path.read_bytes())
+    print(json.dumps(sorted(info.tpu_program_artifacts)))
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)).to("tpu")
+torch.nn.functional.linear(torch.ones(1, 4, device="tpu"), net[0].weight)  # eager: not carried
+torch.tpu.reset_compile_stats()
+net = torch.compile(net, backend="tpu")
+x = torch.ones(3, 4, device="tpu")
+torch.tpu.synchronize()
+y = net(x)
+y.backward(torch.ones_like(y))
+steps = [p["loaded"] for p in torch.tpu.compile_stats()["programs"] if p["name"].startswith("step")]
+if not {load}:
+    saved, info = torch.compiler.save_cache_artifacts()
+    print(json.dumps(sorted(info.tpu_program_artifacts)))
+    path.write_bytes(saved)
+print(json.dumps(steps))
+"""
+
+
+def test_artifacts_carry_the_programs_of_graphs(tmp_path):
+    path = str(tmp_path / "artifacts")
+    runs = [
+        run_python(CARRY.format(path=path, load=load), TORCH_TPU_CACHE_DIR=str(tmp_path / f"host{load}"))
+        for load in (False, True)
+    ]
+    (saved, made), (loaded, had) = ([json.loads(line) for line in r.stdout.splitlines()] for r in runs)
+    assert made == [False, False] and had == [True, True]  # forward and backward
+    assert saved == loaded and len(saved) == 2
+    entries = json.loads(cache(tmp_path / "hostTrue", "list", "--json"))["entries"]
+    assert {e["file"] for e in entries if e["name"].startswith("step")} == set(saved)

@@ -18,7 +18,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
-from . import split
+from . import artifacts, split
 
 _ops = torch.ops.tpu
 MAX_WALKS = 32  # of a piece that is never kept, before its calls just run
@@ -171,6 +171,7 @@ class Recorded:
         self.walks = self.walks + 1 if self.why else 0
         if not self.why:
             self.owner.strikes.clear()
+            artifacts.note(file for r in self._recorded() for file in r["files"])
         return outputs, out_numbers
 
     def _watch(self, node: Node) -> None:
@@ -180,11 +181,14 @@ class Recorded:
             self.broken = True
             self.owner.note_alone(node, why)
 
+    def _recorded(self) -> list[dict[str, Any]]:
+        return json.loads(_ops.graph_report(self.handle))
+
     def report(self) -> dict[str, Any]:
         return {
             "device": self.piece.device,
             "calls": sum(n.op == "call_function" for n in self.piece.nodes),
-            "recorded": json.loads(_ops.graph_report(self.handle)),
+            "recorded": self._recorded(),
             "not_kept": self.why or None,
         }
 

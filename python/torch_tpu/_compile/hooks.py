@@ -25,9 +25,16 @@ def _inductor_loaded(_: ModuleType) -> None:
     inductor.register()
 
 
+def _artifacts(module: ModuleType) -> None:
+    from . import artifacts
+
+    artifacts.register()
+
+
 _HOOKS: dict[str, Callable[[ModuleType], None]] = {
     "torch._dynamo.device_interface": _device_interface,
     "torch._inductor.compile_fx": _inductor_loaded,
+    "torch.compiler._cache": _artifacts,
 }
 
 

@@ -72,7 +72,7 @@ class Chat:
             prompt(PROMPT + " " + " ".join(words[: 4 * k + 3])) for k in (5, 0, 7, 2, 4, 1, 6, 3)[:NEXT]
         ]
 
-    def times(self, prompt: Any = None, tokens: int = TOKENS) -> list[float]:
+    def times(self, prompt: Any = None, tokens: int = TOKENS, **how: Any) -> list[float]:
         """Of one answer: its start, then every token of it."""
         clock = Clock()
         with torch.inference_mode():
@@ -82,6 +82,7 @@ class Chat:
                 max_new_tokens=tokens,
                 do_sample=False,
                 streamer=clock,
+                **how,
             )
         return clock.times
 
@@ -90,8 +91,8 @@ class Decode:
     """A side that gives seconds a token after the first, every token at its best over the rounds: a token is
     long, and one quiet round for all of them together is much to ask of a shared machine."""
 
-    def __init__(self, chat: Chat, mode: str | None = None, sizes: str = "auto") -> None:
-        self.chat, self.mode, self.sizes = chat, mode, sizes
+    def __init__(self, chat: Chat, mode: str | None = None, sizes: str = "auto", **how: Any) -> None:
+        self.chat, self.mode, self.sizes, self.how = chat, mode, sizes, how
         self.best = [float("inf")] * (TOKENS - 1)
 
     def __call__(self) -> float:
@@ -99,7 +100,7 @@ class Decode:
             times = self.chat.times()
         else:
             with torch.tpu.eager_mode(self.mode), torch.tpu.sizes(self.sizes):
-                times = self.chat.times()
+                times = self.chat.times(**self.how)
         gaps = [b - a for a, b in zip(times[1:], times[2:], strict=False)]
         self.best = [min(a, b) for a, b in zip(self.best, gaps, strict=True)]
         return sum(self.best) / len(self.best)

@@ -257,7 +257,7 @@ class Program:
         open_plugin()
         e = C.c_void_p()
         try:
-            check(lib.rt_compile(mlir, C.c_size_t(len(mlir)), None, None, C.byref(e)))
+            check(lib.rt_compile(mlir, C.c_size_t(len(mlir)), b"a test", None, None, C.byref(e)))
         except Error as x:
             raise Error(f"{x}\n{mlir.decode()}") from x
         return self.execute(e, cut)
@@ -266,7 +266,7 @@ class Program:
         mlir = self.text().encode()
         open_plugin()
         e = C.c_void_p()
-        check(lib.rt_compile(mlir, C.c_size_t(len(mlir)), None, None, C.byref(e)))
+        check(lib.rt_compile(mlir, C.c_size_t(len(mlir)), b"a test", None, None, C.byref(e)))
         return e
 
     def upload(self):

@@ -116,7 +116,10 @@ def test_a_size_returned() -> None:
 
 
 def test_the_static_cache() -> None:
-    """Transformers compiles this by itself, and names Inductor."""
+    """Transformers compiles the decoding step by itself."""
+    from torch_tpu._compile import backend
+
+    before = set(backend.graphs())
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
@@ -133,8 +136,6 @@ def test_the_static_cache() -> None:
         torch.tpu.reset_compile_stats()
         got = tpu.generate(ids.to("tpu"), cache_implementation="static", **how)
         assert got.tolist() == cpu.generate(ids, **how).tolist()
-    from torch_tpu._compile import backend
-
-    used = [g.report() for g in backend.graphs() if g.calls and g.name.startswith("inductor")]
+    used = [g.report() for g in backend.graphs() if g.calls and g not in before]
     assert used and not any(r["alone"] for r in used)
     assert programs() == 0  # 45 new rungs nothing

@@ -16,5 +16,5 @@ def test_accepted(path):
     ir_harness.open_plugin()
     text = open(path, "rb").read()
     e = C.c_void_p()
-    ir_harness.check(lib.rt_compile(text, C.c_size_t(len(text)), None, None, C.byref(e)))
+    ir_harness.check(lib.rt_compile(text, C.c_size_t(len(text)), b"a test", None, None, C.byref(e)))
     lib.rt_exec_free(e)

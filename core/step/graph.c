@@ -50,7 +50,6 @@ typedef struct recording {
   origin *origins;
   uint32_t norigins, cap_origins;
   tpu_philox first;
-  uint64_t drawn;
   const char *broken;
 } recording;
 

@@ -79,10 +79,13 @@ static tpu_error *run(tpu_graph *g, tpu_storage *a, tpu_storage *b, bool *ran) {
   return e;
 }
 
-static void begin(void) {
+static tpu_graph *begin(tpu_storage **a, tpu_storage **b) {
   fake_reset();
   CHECK_OK(tpu_open());
   tpu_clear_programs();
+  CHECK_OK(upload(a));
+  CHECK_OK(upload(b));
+  return tpu_graph_new("graph", 0, false, 0, NULL);
 }
 
 static void end(tpu_graph *g, tpu_storage *a, tpu_storage *b) {
@@ -97,10 +100,7 @@ static void end(tpu_graph *g, tpu_storage *a, tpu_storage *b) {
 static void recorded_once(void) {
   tpu_storage *a, *b;
   bool ran;
-  begin();
-  CHECK_OK(upload(&a));
-  CHECK_OK(upload(&b));
-  tpu_graph *g = tpu_graph_new("graph", 0, false, 0, NULL);
+  tpu_graph *g = begin(&a, &b);
   CHECK_OK(run(g, a, b, &ran));
   CHECK(!ran);
   CHECK(!graph_records(0));
@@ -123,10 +123,7 @@ static void not_kept(void) {
   tpu_storage *a, *b;
   const char *why = NULL;
   bool ran;
-  begin();
-  CHECK_OK(upload(&a));
-  CHECK_OK(upload(&b));
-  tpu_graph *g = tpu_graph_new("graph", 0, false, 0, NULL);
+  tpu_graph *g = begin(&a, &b);
   tpu_tensor x[2] = {tensor(a), tensor(b)};
   const tpu_graph_inputs in = {.n = 2, .tensors = x};
   CHECK_OK(record(g, &in, true, &why));
@@ -152,10 +149,7 @@ static void every_failure(void) {
   for (int64_t n = 1;; n++) {
     tpu_storage *a, *b;
     bool ran;
-    begin();
-    CHECK_OK(upload(&a));
-    CHECK_OK(upload(&b));
-    tpu_graph *g = tpu_graph_new("graph", 0, false, 0, NULL);
+    tpu_graph *g = begin(&a, &b);
     fake_fail_at(n);
     tpu_error *first = run(g, a, b, &ran), *second = run(g, a, b, &ran), *third = run(g, a, b, &ran);
     bool failed = fake_has_failed();

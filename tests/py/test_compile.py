@@ -363,6 +363,7 @@ def test_tied_weights_and_buffers() -> None:
         cpu(x).pow(3).sum().backward()
         run(x.to("tpu")).pow(3).sum().backward()
     torch.testing.assert_close({k: v.cpu() for k, v in tpu.state_dict().items()}, cpu.state_dict())
+    # batch norm over five rows divides by small deviations: last bits grow
     same([p.grad for p in tpu.parameters()], [p.grad for p in cpu.parameters()], atol=1e-4, rtol=1e-4)
 
 
@@ -418,7 +419,7 @@ def test_equal_layers_are_one_program(fresh) -> None:
         tpu = copy.deepcopy(cpu).to("tpu")
         run = torch.compile(tpu, backend="tpu", fullgraph=True, options={"repeat": repeat})
         got = run(x.to("tpu"))
-        same(got, expected, atol=1e-5, rtol=1e-5)
+        same(got, expected, atol=1e-5, rtol=1e-5)  # twelve layers of sums in another order
         got.sum().backward()
         forward, backward = reports()[-2:]
         ((f,), (b,)) = (r["pieces"][0]["recorded"] for r in (forward, backward))

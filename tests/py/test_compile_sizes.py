@@ -69,7 +69,7 @@ def test_texts_of_any_length(repeat: str, limit: int) -> None:
             seen.add(rung(n))
         if k % 6 == 0:
             want = read(cpu, n, "cpu")
-            same(got, want, atol=1e-4, rtol=1e-4)
+            same(got, want, atol=1e-4, rtol=1e-4)  # four layers of sums in another order
             want.backward(torch.ones_like(want))
             for p, q in zip(cpu.parameters(), tpu.parameters(), strict=True):
                 if p.grad is not None:
@@ -90,9 +90,10 @@ def test_dynamic_shapes(how: str) -> None:
     for n in (17, 5, 23, 64, 40, 41, 1, 2):
         x = torch.randn(2, n, 16)
         want, got = layer(x), run(x.to("tpu"))
-        same(got, want, atol=1e-5, rtol=1e-5)
+        same(got, want, atol=1e-5, rtol=1e-5)  # sums over padded places, in another order
         want.square().sum().backward()
         got.square().sum().backward()
+    # sums of eight backward passes, over up to 128 places each, gradients of hundreds
     same([p.grad for p in tpu.parameters()], [p.grad for p in layer.parameters()], atol=1e-2, rtol=1e-3)
 
 

@@ -265,7 +265,7 @@ class CompiledGraph:
             else (3, r)
             for r in self.results
         ]
-        self._straight = [p for p in self._plan] == [(0, i) for i in range(len(made))]
+        self._straight = self._plan == [(0, i) for i in range(len(made))]
         return piece
 
     def note_alone(self, node: Node, why: str) -> bool:

@@ -73,13 +73,12 @@ class TakeGraph(CustomGraphModulePass):
             )
         inner = GraphModule(gm, torch.fx.Graph(), "TpuGraph")
         copies: dict[Node, Node] = {}
-        result = inner.graph.graph_copy(gm.graph, copies)
+        inner.graph.graph_copy(gm.graph, copies)
         (output,) = (n for n in gm.graph.nodes if n.op == "output")
         placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
         made = [r for r in output.args[0] if isinstance(r, Node) and r.op != "placeholder"]
         made = list(dict.fromkeys(made))
         tensors_made = [r for r in made if not split.is_number(r)]
-        del result
         inner.graph.output([copies[r] for r in tensors_made])
         inner.recompile()
         written = _written(gm)
@@ -126,10 +125,8 @@ class Scheduling(BaseScheduling):
     codegen_node = codegen_template = codegen_sync = _none
 
     def get_backend_features(self, device: torch.device) -> Any:
-        from torch._inductor.codegen.common import BackendFeature
         from torch.utils._ordered_set import OrderedSet
 
-        del BackendFeature
         return OrderedSet()
 
     def flush(self) -> None:
@@ -138,10 +135,6 @@ class Scheduling(BaseScheduling):
 
 class Wrapper(PythonWrapperCodegen):
     supports_caching = False  # what it calls lives in this process
-
-    @staticmethod
-    def create(*args: Any, **kwargs: Any) -> PythonWrapperCodegen:
-        return PythonWrapperCodegen.create(*args, **kwargs)
 
 
 def register() -> None:

@@ -8,6 +8,7 @@ draws and effects keep theirs; CPU numbers that hang on nothing else come first,
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -160,8 +161,6 @@ def _schedule(nodes: list[Node], where: dict[Node, Any]) -> list[tuple[Any, list
     for n, ms in waits.items():
         for m in ms:
             followers.setdefault(m, []).append(n)
-    import heapq
-
     ready: dict[Any, list[int]] = {}
 
     def add(n: Node) -> None:

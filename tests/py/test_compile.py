@@ -355,16 +355,15 @@ def test_tied_weights_and_buffers() -> None:
             return self.norm(self.b(self.a(x).relu()))
 
     torch.manual_seed(0)
-    cpu = Tied()
+    cpu = Tied().double()  # a bias before batch norm has the gradient zero: in float32 rounding is all of it
     tpu = copy.deepcopy(cpu).to("tpu")
     run = torch.compile(tpu, backend="tpu", fullgraph=True)
     for _ in range(3):
-        x = torch.randn(5, 4)
+        x = torch.randn(5, 4, dtype=torch.float64)
         cpu(x).pow(3).sum().backward()
         run(x.to("tpu")).pow(3).sum().backward()
     torch.testing.assert_close({k: v.cpu() for k, v in tpu.state_dict().items()}, cpu.state_dict())
-    # batch norm over five rows divides by small deviations: last bits grow
-    same([p.grad for p in tpu.parameters()], [p.grad for p in cpu.parameters()], atol=1e-4, rtol=1e-4)
+    same([p.grad for p in tpu.parameters()], [p.grad for p in cpu.parameters()])
 
 
 def test_inference_mode() -> None:

@@ -88,7 +88,7 @@ def wrong_without_masks(op, dtype: torch.dtype) -> tuple[bool, int]:
 
 
 @pytest.mark.parametrize("name", subjects())
-def test_op(name: str) -> None:
+def test_op(name: str, fresh) -> None:
     op = c.OPS[name]
     dtypes = op.supported_dtypes("cpu")
     dtype = torch.float32 if torch.float32 in dtypes else next(iter(dtypes))

@@ -26,6 +26,14 @@ import torch  # noqa: E402
 MODES = ("strict", "debug", "fused")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Tests of the large model share a worker, which loads it once."""
+    for item in items:
+        if "smol" in item.fixturenames:
+            item.add_marker(pytest.mark.xdist_group("smol"))
+
+
 @pytest.fixture(autouse=True)
 def _clean():
     """What a test switched is switched back; nothing of it is pending when the next one starts."""

@@ -21,6 +21,23 @@ def operands(dtype: torch.dtype, device: str) -> list[torch.Tensor]:
 MORE = "more than the CPU"
 
 
+@pytest.fixture(autouse=True)
+def together():
+    """Calls are recorded and compiled many at a time; all results are kept, so that each is."""
+    with torch.tpu.eager_mode("fused"):
+        RESULTS.clear()
+        yield
+        RESULTS.clear()
+
+
+RESULTS: list[torch.Tensor] = []
+
+
+def launched() -> None:
+    torch.tpu.synchronize()
+    RESULTS.clear()
+
+
 def known(dtype: torch.dtype) -> torch.dtype:
     """There is no 16-bit complex on the device: it counts in complex64."""
     return torch.complex64 if dtype == torch.complex32 else dtype
@@ -29,7 +46,9 @@ def known(dtype: torch.dtype) -> torch.dtype:
 def outcome(f, *args):
     """The dtype, or the type of the exception; MORE where the CPU merely has no kernel."""
     try:
-        return known(f(*args).dtype)
+        result = f(*args)
+        RESULTS.append(result)
+        return known(result.dtype)
     except (RuntimeError, TypeError) as error:
         if args[0].device.type == "cpu" and re.search("not implemented for|does not support", str(error)):
             return MORE
@@ -89,6 +108,7 @@ def test_binary(name):
             cpu = operands(a, "cpu")[i], operands(b, "cpu")[j]
             tpu = operands(a, DEV)[i], operands(b, DEV)[j]
             assert agree(OPS[name], tpu, cpu), (name, a, b, i, j)
+    launched()
 
 
 def test_in_place_castability():
@@ -96,6 +116,7 @@ def test_in_place_castability():
     for a, b in itertools.product(ALL, ALL):
         tpu, cpu = ((operands(a, d)[0], operands(b, d)[0]) for d in (DEV, "cpu"))
         assert agree(lambda x, y: x.add_(y), tpu, cpu), (a, b)
+    launched()
 
 
 UNARY = (
@@ -109,6 +130,7 @@ def test_unary(name):
     for dtype in ALL:
         f = getattr(torch, name)
         assert agree(f, operands(dtype, DEV)[:1], operands(dtype, "cpu")[:1]), (name, dtype)
+    launched()
 
 
 REDUCTIONS = "sum prod mean cumsum cumprod amax any argmax std logsumexp norm count_nonzero".split()
@@ -121,6 +143,7 @@ def test_reductions(name):
 
     for dtype in ALL:
         assert agree(f, operands(dtype, DEV)[:1], operands(dtype, "cpu")[:1]), (name, dtype)
+    launched()
 
 
 def test_default_dtype():

@@ -298,6 +298,22 @@ def test_custom_ops() -> None:
         same(fn(torch.ones(3, device="tpu")), torch.full((3,), 3.0))
 
 
+def test_pytorchs_checks_of_custom_ops() -> None:
+    @torch.library.custom_op("torch_tpu_test::scaled", mutates_args=())
+    def scaled(x: torch.Tensor, by: float) -> torch.Tensor:
+        return x * by
+
+    scaled.register_fake(lambda x, by: torch.empty_like(x))
+    scaled.register_autograd(
+        lambda ctx, g: (scaled(g, ctx.by), None),
+        setup_context=lambda ctx, inputs, output: setattr(ctx, "by", inputs[1]),
+    )
+    # its check of the registration for autograd knows three devices, and refuses others
+    checks = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
+    for x in (torch.randn(3, device="tpu"), torch.randn(2, 3, device="tpu").t().requires_grad_()):
+        torch.library.opcheck(scaled, (x, 2.5), test_utils=checks)
+
+
 def test_control_flow() -> None:
     def branch(x):
         return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,))
@@ -315,6 +331,29 @@ def test_control_flow() -> None:
         )
 
     twice(loop, torch.randn(4))
+
+
+def test_scans() -> None:
+    from torch._higher_order_ops.associative_scan import associative_scan
+    from torch._higher_order_ops.scan import scan
+
+    def decayed(first, xs):
+        return scan(lambda c, x: (c * 0.5 + x, c * x), first, xs)
+
+    def gradients(device: str):
+        first, xs = torch.linspace(-1, 1, 3), torch.linspace(0, 2, 15).reshape(5, 3)
+        first, xs = (t.to(device).requires_grad_() for t in (first, xs))
+        fn = torch.compile(decayed, backend="tpu", fullgraph=True) if device == "tpu" else decayed
+        last, all_ = fn(first, xs)
+        return torch.autograd.grad(last.sum() + all_.square().sum(), (first, xs)), last, all_
+
+    same(gradients("tpu"), gradients("cpu"))
+    torch._dynamo.reset()
+    xs = torch.rand(7, 2)
+    sums = torch.compile(
+        lambda x: associative_scan(torch.add, x, 0, combine_mode="generic"), backend="tpu", fullgraph=True
+    )
+    same(sums(xs.to("tpu")), xs.cumsum(0))
 
 
 def test_an_op_without_a_kernel_splits_the_graph() -> None:

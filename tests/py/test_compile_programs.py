@@ -83,12 +83,34 @@ def test_a_gpt() -> None:
     both_ways(programs.Gpt(60), torch.randint(60, (4, 24)), atol=1e-5, rtol=1e-5)
 
 
-def test_a_resnet_block() -> None:
+def test_resnet18() -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(
-        programs.Basic(8, 16, 2), programs.Basic(16, 16, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()
-    )
-    both_ways(model, torch.randn(2, 8, 12, 12), atol=1e-4, rtol=1e-4)
+    cpu = programs.resnet18().double()  # see test_programs.py
+    tpu = copy.deepcopy(cpu).to("tpu")
+    run = torch.compile(tpu, backend="tpu", fullgraph=True)
+    x = torch.randn(2, 3, 64, 64, dtype=torch.float64)
+    want, got = cpu(x), run(x.to("tpu"))
+    same(got, want)
+    want.square().sum().backward()
+    got.square().sum().backward()
+    for p, q in zip(tpu.parameters(), cpu.parameters(), strict=True):
+        same(p.grad, q.grad)
+    same(tpu[1].running_var, cpu[1].running_var)
+
+
+def test_minilm() -> None:
+    from sentence_transformers import SentenceTransformer
+
+    how = dict(convert_to_tensor=True, show_progress_bar=False)
+    expected = SentenceTransformer(programs.minilm_folder(), device="cpu").encode(programs.SENTENCES, **how)
+    model = SentenceTransformer(programs.minilm_folder(), device="tpu")
+    model.compile(backend="tpu")
+    got = model.encode(programs.SENTENCES, **how)
+    assert got.device.type == "tpu"
+    assert F.cosine_similarity(got.cpu(), expected).min() >= 0.99999
+    from torch_tpu._compile import backend
+
+    assert any(g.calls for g in backend.graphs())
 
 
 class UNetBlock(nn.Module):

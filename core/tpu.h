@@ -222,6 +222,9 @@ typedef struct tpu_graph_ending {
 tpu_error *tpu_graph_end(const tpu_graph_ending *end, const char **why);
 const char *tpu_graph_broken(void); /* why what this thread records will not be kept (static), or NULL */
 void tpu_graph_abort(void);         /* instead of tpu_graph_end: what was recorded runs when it is needed */
+/* For each kind of inputs that was recorded: [{"inputs": [of each value: the input that has it], "outputs":
+ * [{"input" | "view_of" | "slot"}], "run": see record_programs_json}]. */
+char *tpu_graph_programs_json(tpu_graph *g);
 char *tpu_graph_json(tpu_graph *g); /* [{ops, steps, programs: distinct, inputs}] of what is recorded */
 
 /* --- host transfers --- */

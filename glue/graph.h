@@ -1,6 +1,6 @@
 // Compiled graphs as ops of the namespace "torch_tpu": lists of tensors in, lists out. Not differentiable,
 // not traceable: what calls them stands behind AOTAutograd.
-//   new(name, device, inlined, generic) -> handle   free(handle)   report(handle) -> JSON
+//   new(name, device, inlined, generic) -> handle   free(handle)   report(handle), programs(handle) -> JSON
 //   run(handle, inputs, numbers) -> (outputs, numbers), or (None, []) when nothing is recorded for such
 //   inputs begin(handle, inputs, numbers)   the thread's calls are recorded from here to end(outputs,
 //   numbers) -> why it is not kept, or ""   or abort()
@@ -107,6 +107,12 @@ inline void graph_report(const OperatorHandle &, Stack *stack) {
   std::free(text);
 }
 
+inline void graph_programs(const OperatorHandle &, Stack *stack) {
+  char *text = tpu_graph_programs_json(graphs.at(torch::jit::pop(*stack).toInt()));
+  torch::jit::push(*stack, std::string(text));
+  std::free(text);
+}
+
 inline void graph_run(const OperatorHandle &, Stack *stack) {
   tpu_graph *g = graphs.at(stack->end()[-3].toInt());
   const int device = tpu_graph_device(g);
@@ -174,6 +180,7 @@ inline void register_graphs() {
            F::makeFromBoxedFunction<&graph_new>());
   lib->def("graph_free(int graph) -> ()", F::makeFromBoxedFunction<&graph_free>());
   lib->def("graph_report(int graph) -> str", F::makeFromBoxedFunction<&graph_report>());
+  lib->def("graph_programs(int graph) -> str", F::makeFromBoxedFunction<&graph_programs>());
   lib->def("graph_run(int graph, Tensor[] inputs, int[] numbers) -> (Tensor[]?, int[])",
            F::makeFromBoxedFunction<&graph_run>());
   lib->def("graph_begin(int graph, Tensor[] inputs, int[] numbers) -> ()",

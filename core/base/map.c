@@ -69,7 +69,7 @@ static void grow(map *m) {
   free(old.slots);
 }
 
-void map_put(map *m, const void *key, size_t n, uint64_t h, void *value) {
+const void *map_put(map *m, const void *key, size_t n, uint64_t h, void *value) {
   if ((m->n + 1) * 4 > m->cap * 3) grow(m);
   map_entry *e = find(m, key, n, h);
   if (!e->key) {
@@ -78,6 +78,7 @@ void map_put(map *m, const void *key, size_t n, uint64_t h, void *value) {
     m->n++;
   }
   e->value = value;
+  return e->key;
 }
 
 void *map_next(const map *m, size_t *it) {

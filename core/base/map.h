@@ -16,8 +16,8 @@ typedef struct map {
 uint64_t hash_bytes(const void *p, size_t n);
 /* NULL when absent. `h` is hash_bytes(key, n). */
 void *map_get(const map *m, const void *key, size_t n, uint64_t h);
-/* Adds or replaces. */
-void map_put(map *m, const void *key, size_t n, uint64_t h, void *value);
+/* Adds or replaces. The map's own copy of the key, which lives until map_free. */
+const void *map_put(map *m, const void *key, size_t n, uint64_t h, void *value);
 /* Walks all values; `it` starts at 0. NULL at the end. */
 void *map_next(const map *m, size_t *it);
 void map_free(map *m);

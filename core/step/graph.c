@@ -18,6 +18,8 @@ typedef struct graph_run { /* what was recorded for one key */
   uint32_t *slot;    /* ... and their values; NONE: never written */
   uint32_t *rebound; /* input storages that get another value: pairs (storage, slot) */
   int64_t *numbers;
+  uint32_t *input_of; /* input value -> the first input that has it */
+  uint32_t nvalues;
   uint64_t blocks; /* Philox counters that a run takes */
   int nouts, nnew, nrebound, nnumbers;
 } graph_run;
@@ -199,6 +201,7 @@ static void run_free(graph_run *r) {
   free(r->slot);
   free(r->rebound);
   free(r->numbers);
+  free(r->input_of);
   free(r);
 }
 
@@ -419,6 +422,13 @@ static void find_rebound(recording *r, graph_run *run) {
   }
 }
 
+static void find_inputs(const recording *r, graph_run *run) {
+  run->nvalues = r->in.nvalues;
+  run->input_of = tpu_xcalloc(run->nvalues + 1u, sizeof *run->input_of);
+  for (uint32_t i = r->in.nstores; i--;)
+    if (r->in.value_of[i] != NONE) run->input_of[r->in.value_of[i]] = (uint32_t)r->in.input_of[i];
+}
+
 static int new_storage(recording *r, graph_run *run, const tpu_storage **list, const tpu_storage *s) {
   for (int i = 0; i < run->nnew; i++)
     if (list[i] == s) return i;
@@ -513,7 +523,7 @@ static tpu_error *run_recording(recording *r, const uint32_t *input_of, graph_ru
 
 static tpu_error *end_locked(recording *r, int nouts, const tpu_tensor *outs, graph_run *run) {
   uint32_t *input_of = check_externals(r);
-  if (!r->broken) find_rebound(r, run);
+  if (!r->broken) find_inputs(r, run), find_rebound(r, run);
   if (!r->broken) find_outs(r, run, nouts, outs);
   if (r->broken) { /* as any step */
     trace *t = r->t;
@@ -590,6 +600,41 @@ char *tpu_graph_json(tpu_graph *g) {
                 r->rec->nparts, record_programs(r->rec));
     record_files(r->rec, &j);
     text_str(&j, "}");
+  }
+  core_unlock();
+  text_str(&j, "]");
+  return j.p;
+}
+
+static void run_json(const graph_run *r, text *j) {
+  text_str(j, "{\"inputs\": [");
+  for (uint32_t i = 0; i < r->nvalues; i++) text_printf(j, "%s%u", i ? ", " : "", r->input_of[i]);
+  text_str(j, "], \"outputs\": [");
+  for (int i = 0; i < r->nouts; i++) {
+    const tpu_graph_out *o = &r->outs[i];
+    const char *sep = i ? ", " : "";
+    if (o->input >= 0)
+      text_printf(j, "%s{\"input\": %d}", sep, o->input);
+    else if (o->view_of >= 0)
+      text_printf(j, "%s{\"view_of\": %d}", sep, o->view_of);
+    else
+      text_printf(j, "%s{\"slot\": %lld}", sep,
+                  r->slot[o->storage] == NONE ? -1LL : (long long)r->slot[o->storage]);
+  }
+  text_str(j, "], \"run\": ");
+  record_programs_json(r->rec, j);
+  text_str(j, "}");
+}
+
+char *tpu_graph_programs_json(tpu_graph *g) {
+  text j = {0};
+  size_t it = 0;
+  const char *sep = "";
+  core_lock();
+  text_str(&j, "[");
+  for (graph_run *r; (r = map_next(&g->runs, &it)); sep = ", ") {
+    text_str(&j, sep);
+    run_json(r, &j);
   }
   core_unlock();
   text_str(&j, "]");

@@ -113,6 +113,12 @@ static void recorded_once(void) {
   tpu_clear_programs();
   CHECK_OK(run(g, a, b, &ran));
   CHECK(!ran);
+  char *whole = tpu_graph_programs_json(g);
+  CHECK(strstr(whole,
+               "{\"inputs\": [0, 1], \"outputs\": [{\"slot\": 0}], \"run\": {\"launches\": [{\"program\": 0, "
+               "\"operands\": [{\"input\": 0}, {\"input\": 1}], \"results\": [0, 1], \"check\": false}], "
+               "\"texts\": [\"module @program"));
+  free(whole);
   char *json = tpu_graph_json(g);
   CHECK(strstr(json, "\"ops\": 2") != NULL);
   free(json);

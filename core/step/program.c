@@ -244,7 +244,8 @@ tpu_error *program_get(const text *mlir, const char *name, int nops, program **o
   }
   if (!*out) {
     *out = tpu_xcalloc(1, sizeof **out);
-    map_put(&programs, mlir->p, mlir->n, h, *out);
+    (*out)->mlir = map_put(&programs, mlir->p, mlir->n, h, *out);
+    (*out)->length = mlir->n;
   }
   (*out)->exec = exec;
   memcpy((*out)->file, o.file, sizeof o.file);

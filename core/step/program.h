@@ -14,6 +14,8 @@
 typedef struct program {
   rt_exec *exec;         /* NULL: unloaded to make room; program_get loads it again */
   uint64_t used;         /* when, on the clock of program_ready */
+  const char *mlir;      /* its text, not NUL-terminated */
+  size_t length;         /* of the text */
   char file[CACHE_NAME]; /* of its entry on disk, if there is one */
 } program;
 

@@ -322,6 +322,58 @@ void record_files(const record *r, text *json) {
   text_str(json, "]");
 }
 
+static void operands_json(const record *r, const part *p, text *json) {
+  static const char *const from[] = {"record", "seed", "offset", "host"};
+  uint32_t n = p->nexts + p->nscalars, e0 = p->numbers_first ? p->nscalars : 0;
+  for (uint32_t i = 0; i < n; i++) {
+    text_str(json, i ? ", " : "");
+    if (i >= e0 && i < e0 + p->nexts) {
+      uint32_t code = p->exts[i - e0];
+      text_printf(json, "{\"%s\": %u}", (code & CODE_MASK) == CODE_SLOT ? "slot" : "input",
+                  code & ~CODE_MASK);
+      continue;
+    }
+    uint32_t k = p->scalars[p->numbers_first ? i : i - p->nexts];
+    const prep_scalar *s = &r->scalars[k];
+    text_printf(json, "{\"number\": [%llu, %llu], \"from\": \"%s\"}", (unsigned long long)s->lo,
+                (unsigned long long)s->hi, from[r->origins[k].kind]);
+  }
+}
+
+static uint32_t first_like(const record *r, uint32_t i) {
+  uint32_t k = 0;
+  while (r->parts[k].st != r->parts[i].st) k++;
+  return k;
+}
+
+void record_programs_json(const record *r, text *json) {
+  uint32_t *number = tpu_xcalloc(r->nparts + 1u, sizeof *number), n = 0;
+  text texts = {0}, copy = {0};
+  const char *sep = "";
+  text_str(json, "{\"launches\": [");
+  for (uint32_t i = 0; i < r->nparts; i++) {
+    const part *p = &r->parts[i];
+    if (!p->st || !p->st->prog) continue;
+    bool first = first_like(r, i) == i;
+    number[i] = first ? n++ : number[first_like(r, i)];
+    text_printf(json, "%s{\"program\": %u, \"operands\": [", sep, number[i]);
+    operands_json(r, p, json);
+    text_str(json, "], \"results\": [");
+    for (uint32_t k = 0; k < p->nouts; k++) text_printf(json, "%s%u", k ? ", " : "", p->outs[k]);
+    text_printf(json, "], \"check\": %s}", p->st->has_check ? "true" : "false");
+    sep = ", ";
+    if (!first) continue;
+    text_clear(&copy);
+    text_add(&copy, p->st->prog->mlir, p->st->prog->length);
+    text_str(&texts, n > 1 ? ", " : "");
+    text_json(&texts, copy.p);
+  }
+  text_printf(json, "], \"texts\": [%s]}", texts.p ? texts.p : "");
+  text_free(&texts);
+  text_free(&copy);
+  free(number);
+}
+
 void record_free(record *r) {
   for (uint32_t i = 0; i < r->nparts; i++) {
     part *p = &r->parts[i];

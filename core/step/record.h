@@ -49,6 +49,11 @@ bool record_ready(const record *r);
 tpu_error *record_launch(const record *r, tpu_value *const *in, tpu_value **slots, int free_refs);
 uint32_t record_programs(const record *r);      /* different ones */
 void record_files(const record *r, text *json); /* where those lie on disk */
+/* A JSON object of what is launched: {"launches": [{"program": which text, "operands": [...], "results":
+ * [...]}], "texts": [StableHLO]}. An operand is {"input": value} or {"slot": n} or {"number": [low bits, high
+ * bits], "from": "record" | "seed" | "offset" | "host"}; results are slots, and "check" where one more counts
+ * what went wrong. */
+void record_programs_json(const record *r, text *json);
 void record_free(record *r);
 
 #endif

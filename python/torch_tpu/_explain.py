@@ -19,7 +19,9 @@ class Explanation:
     """Of one run. Lists of dicts with plain values; ``str()`` is for reading."""
 
     result: Any
-    graphs: list[dict[str, Any]]  # torch.tpu.compile_stats()["graphs"]
+    graphs: list[
+        dict[str, Any]
+    ]  # torch.tpu.compile_stats()["graphs"], and "stablehlo": the text of each program
     breaks: list[dict[str, Any]]  # {file, line, reason}: where tracing ended and began anew
     recompiles: list[dict[str, Any]]  # {function, file, line, reason}
     failures: list[dict[str, Any]]  # {function, file, line, reason}: not compiled at all
@@ -101,7 +103,7 @@ class _Watch:
         backend.keep_graphs(True)
 
     def end(self, result: Any = None) -> Explanation:
-        reports = [g.report() for g in self._backend._kept or ()]
+        reports = [g.report(texts=True) for g in self._backend._kept or ()]
         self._backend.keep_graphs(False)
         before = self._fallbacks
         after = _stats.fallback_report()

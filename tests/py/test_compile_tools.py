@@ -31,6 +31,13 @@ def test_explain_counts_graphs_ops_and_programs():
     assert "graphs: 1" in text and "graph breaks: 0" in text and "calls on the CPU: 0" in text
 
 
+def test_explain_has_the_text_of_each_program():
+    (graph,) = torch.tpu.explain(lambda x: (x.exp() + 1).sum(), data(3).to("tpu")).graphs
+    (recorded,) = graph["pieces"][0]["recorded"]
+    (text,) = recorded["stablehlo"]
+    assert text.startswith("module @program") and "stablehlo.exponential" in text
+
+
 def test_explain_of_a_compiled_function_and_of_its_backward():
     net = torch.compile(model(), backend="tpu")
     x = data(3, 4).to("tpu")

@@ -25,7 +25,7 @@ MAX_WALKS = 32  # of a piece that is never kept, before its calls just run
 STRIKES = 3  # walks that a call broke before it stands alone: a size that is about to turn generic breaks one or two
 
 
-def _is_symbolic(size: Any) -> bool:
+def is_symbolic(size: Any) -> bool:
     return isinstance(size, torch.SymInt) and not size.node.is_constant()
 
 
@@ -34,7 +34,7 @@ def _varying(node: Node) -> int:
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or isinstance(value, torch.nn.Parameter):
         return 0
-    return sum(1 << i for i, size in enumerate(value.shape) if _is_symbolic(size))
+    return sum(1 << i for i, size in enumerate(value.shape) if is_symbolic(size))
 
 
 def _to_int(number: Any) -> int:
@@ -184,11 +184,15 @@ class Recorded:
     def _recorded(self) -> list[dict[str, Any]]:
         return json.loads(_ops.graph_report(self.handle))
 
-    def report(self) -> dict[str, Any]:
+    def report(self, texts: bool) -> dict[str, Any]:
+        recorded = self._recorded()
+        if texts:
+            for r, run in zip(recorded, json.loads(_ops.graph_programs(self.handle)), strict=True):
+                r["stablehlo"] = run["run"]["texts"]
         return {
             "device": self.piece.device,
             "calls": sum(n.op == "call_function" for n in self.piece.nodes),
-            "recorded": self._recorded(),
+            "recorded": recorded,
             "not_kept": self.why or None,
         }
 
@@ -329,10 +333,10 @@ class CompiledGraph:
                     _run(piece.nodes, env, {}, None)
         return [env[r] if isinstance(r, Node) else r for r in self.results]
 
-    def report(self) -> dict[str, Any]:
-        """pieces: what is launched together; separate: calls that run by themselves, and why."""
+    def report(self, texts: bool = False) -> dict[str, Any]:
+        """pieces: what is launched together; separate: calls that run by themselves, and why. texts: the programs' StableHLO, too."""
         prepared = self._prepared or ()
-        pieces = [p.report() for p in prepared if isinstance(p, Recorded)]
+        pieces = [p.report(texts) for p in prepared if isinstance(p, Recorded)]
         separate = [
             {"call": p.nodes[0].name, "op": str(p.nodes[0].target), "line": _line(p.nodes[0]), "why": p.why}
             for p in prepared

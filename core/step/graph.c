@@ -9,14 +9,15 @@
 #include "step/record.h"
 #include "step/step.h"
 
-enum { NONE = 0xffffffffu, MAX_RECORDS = 512 };
+/* Of a result's or an input's new value: its slot, or that it is input value k (a clone, a copy of all of it). */
+enum { NONE = 0xffffffffu, FROM_INPUT = 0x80000000u, MAX_RECORDS = 512 };
 
 typedef struct graph_run { /* what was recorded for one key */
   record *rec;             /* NULL: not kept */
   tpu_graph_out *outs;
   size_t *nbytes;    /* of new storages ... */
-  uint32_t *slot;    /* ... and their values; NONE: never written */
-  uint32_t *rebound; /* input storages that get another value: pairs (storage, slot) */
+  uint32_t *slot;    /* ... and their values: slots or FROM_INPUT | k; NONE: never written */
+  uint32_t *rebound; /* input storages that get another value: pairs (storage, slot or FROM_INPUT | k) */
   int64_t *numbers;
   uint32_t *input_of; /* input value -> the first input that has it */
   uint32_t nvalues;
@@ -251,6 +252,12 @@ static void run_failed(const graph_run *r, const inputs *in, const tpu_error *e)
   }
 }
 
+static tpu_value *another(uint32_t slot, const inputs *in, tpu_value **slots) {
+  tpu_value *v = slot & FROM_INPUT ? in->values[slot & ~FROM_INPUT] : slots[slot];
+  value_retain(v);
+  return v;
+}
+
 static tpu_error *hand_out(const graph_run *r, const inputs *in, tpu_value **slots, tpu_graph_results *out) {
   static _Thread_local tpu_storage **storages;
   static _Thread_local int cap;
@@ -262,15 +269,14 @@ static tpu_error *hand_out(const graph_run *r, const inputs *in, tpu_value **slo
       return tpu_err(TPU_OUT_OF_MEMORY, "TPU out of memory: no address space for %zu bytes.",
                      r->nbytes[i + 1]);
     }
-    if (r->slot[i] == NONE) continue;
-    value_retain(slots[r->slot[i]]);
-    storages[i]->value = slots[r->slot[i]];
+    if (r->slot[i] != NONE) storages[i]->value = another(r->slot[i], in, slots);
   }
-  for (int i = 0; i < r->nrebound; i++) {
-    tpu_value *v = slots[r->rebound[2 * i + 1]];
-    value_retain(v);
-    storage_bind(in->stores[r->rebound[2 * i]], v);
-  }
+  /* all are held before the first is bound: inputs may change places */
+  static _Thread_local tpu_value **bound;
+  static _Thread_local int room;
+  if (r->nrebound > room) bound = tpu_xrealloc(bound, (size_t)(room = r->nrebound * 2) * sizeof *bound);
+  for (int i = 0; i < r->nrebound; i++) bound[i] = another(r->rebound[2 * i + 1], in, slots);
+  for (int i = 0; i < r->nrebound; i++) storage_bind(in->stores[r->rebound[2 * i]], bound[i]);
   *out = (tpu_graph_results){r->nouts, r->nnew, r->nnumbers, r->outs, storages, r->numbers};
   return NULL;
 }
@@ -407,18 +413,27 @@ static uint32_t *check_externals(recording *r) {
   return input_of;
 }
 
+/* The slot of a value at the end of the recording, or which input it is; NONE: it is neither. */
+static uint32_t where_from(const recording *r, const tpu_value *v) {
+  if (v->state == V_PENDING && v->trace == r->t) return v->slot;
+  for (uint32_t k = 0; k < r->in.nvalues; k++)
+    if (r->in.values[k] == v) return FROM_INPUT | k;
+  return NONE;
+}
+
 static void find_rebound(recording *r, graph_run *run) {
   run->rebound = tpu_xmalloc((r->in.nstores + 1u) * 2 * sizeof *run->rebound);
   for (uint32_t i = 0; i < r->in.nstores; i++) {
     const tpu_value *v = r->in.stores[i]->value,
                     *was = r->in.value_of[i] == NONE ? NULL : r->in.values[r->in.value_of[i]];
     if (v == was) continue;
-    if (!v || v->state != V_PENDING || v->trace != r->t) {
+    uint32_t slot = v ? where_from(r, v) : NONE;
+    if (slot == NONE) {
       r->broken = "an input became a value from outside of the graph";
       return;
     }
     run->rebound[2 * run->nrebound] = i;
-    run->rebound[2 * run->nrebound++ + 1] = v->slot;
+    run->rebound[2 * run->nrebound++ + 1] = slot;
   }
 }
 
@@ -433,9 +448,9 @@ static int new_storage(recording *r, graph_run *run, const tpu_storage **list, c
   for (int i = 0; i < run->nnew; i++)
     if (list[i] == s) return i;
   const tpu_value *v = s->value;
-  if (v && (v->state != V_PENDING || v->trace != r->t)) r->broken = "a result came from outside of the graph";
   run->nbytes[run->nnew] = s->nbytes;
-  run->slot[run->nnew] = v ? v->slot : NONE;
+  run->slot[run->nnew] = v ? where_from(r, v) : NONE;
+  if (v && run->slot[run->nnew] == NONE) r->broken = "a result came from outside of the graph";
   list[run->nnew] = s;
   return run->nnew++;
 }
@@ -494,6 +509,10 @@ static tpu_error *build(recording *r, const uint32_t *input_of, graph_run *run) 
   for (uint32_t i = 0; i < r->in.nstores; i++)
     if (r->in.value_of[i] != NONE && r->in.stores[i]->value == r->in.values[r->in.value_of[i]])
       loses[r->in.value_of[i]] = 0;
+  for (int i = 0; i < run->nnew; i++) /* nor one that a result has */
+    if (run->slot[i] != NONE && run->slot[i] & FROM_INPUT) loses[run->slot[i] & ~FROM_INPUT] = 0;
+  for (int i = 0; i < run->nrebound; i++)
+    if (run->rebound[2 * i + 1] & FROM_INPUT) loses[run->rebound[2 * i + 1] & ~FROM_INPUT] = 0;
   t->flushing = true;
   tpu_error *e = record_build(t, r->graph->inlined, input_of, keeps, loses, &run->rec);
   free(keeps);
@@ -617,9 +636,12 @@ static void run_json(const graph_run *r, text *j) {
       text_printf(j, "%s{\"input\": %d}", sep, o->input);
     else if (o->view_of >= 0)
       text_printf(j, "%s{\"view_of\": %d}", sep, o->view_of);
+    else if (r->slot[o->storage] == NONE)
+      text_printf(j, "%s{\"slot\": -1}", sep);
+    else if (r->slot[o->storage] & FROM_INPUT)
+      text_printf(j, "%s{\"copy_of\": %u}", sep, r->input_of[r->slot[o->storage] & ~FROM_INPUT]);
     else
-      text_printf(j, "%s{\"slot\": %lld}", sep,
-                  r->slot[o->storage] == NONE ? -1LL : (long long)r->slot[o->storage]);
+      text_printf(j, "%s{\"slot\": %u}", sep, r->slot[o->storage]);
   }
   text_str(j, "], \"run\": ");
   record_programs_json(r->rec, j);

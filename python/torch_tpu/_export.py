@@ -98,14 +98,17 @@ def _as(name: str, has: str, wants: str, lines: list[str]) -> str:
     return f"%s{len(lines) - 1}"
 
 
-def _with_main(run: dict[str, Any], arguments: list[str], results: list[tuple[int | str, str]]) -> str:
-    """The program's text with a main of our order. arguments: their types; results: slots, or names of arguments, with their types."""
+def _call(
+    run: dict[str, Any], arguments: list[str], lines: list[str]
+) -> tuple[dict[int, tuple[str, str]], str]:
+    """Adds the call of the recorded program: name and type of each slot that it gives, and its text without the module around it."""
+    if not run["run"]["launches"]:
+        return {}, "}\n"
     (launch,), (text,) = run["run"]["launches"], run["run"]["texts"]
     found = re.search(r"func\.func public @main\((.*)\) -> \((.*)\) \{\n", text)
     if found is None:
         raise RuntimeError("torch_tpu.export: the program's text has no main; please report this")
     types, made = (re.findall(_TYPE, part) for part in found.groups())
-    lines: list[str] = []
     operands = []
     for i, (o, type_) in enumerate(zip(launch["operands"], types, strict=True)):
         if "input" in o:
@@ -118,23 +121,30 @@ def _with_main(run: dict[str, Any], arguments: list[str], results: list[tuple[in
             )
         lines.append(f"    %n{i} = stablehlo.constant dense<{_constant(o['number'], type_)}> : {type_}")
         operands.append(f"%n{i}")
-    lines.append(
-        f"    %r:{len(made)} = func.call @program({', '.join(operands)}) : ({', '.join(types)}) -> ({', '.join(made)})"
-    )
-    slot = {s: k for k, s in enumerate(launch["results"])}
+    call = f"    %r:{len(made)} = func.call @program({', '.join(operands)})"
+    lines.append(f"{call} : ({', '.join(types)}) -> ({', '.join(made)})")
+    slots = {s: (f"%r#{k}", made[k]) for k, s in enumerate(launch["results"])}
+    return slots, text.replace("func.func public @main(", "func.func private @program(", 1).split("\n", 1)[1]
+
+
+def _with_main(run: dict[str, Any], arguments: list[str], wanted: list[str]) -> str:
+    """The program's text with a main of our order: types of its arguments and results."""
+    lines: list[str] = []
+    slots, body = _call(run, arguments, lines)
     values = []
-    for i, (r, wants) in enumerate(results):
-        if r == -1:  # never written
+    for i, (r, wants) in enumerate(zip(run["results"], wanted, strict=True)):
+        if r.get("slot") == -1:  # never written
             zero = "" if re.search(r"[<x]0x", wants) else _constant([0, 0], wants)
             lines.append(f"    %z{i} = stablehlo.constant dense<{zero}> : {wants}")
-            r = f"%z{i}"
-        values.append(_as(f"%r#{slot[r]}", made[slot[r]], wants, lines) if isinstance(r, int) else r)
-    kinds = ", ".join(wants for _, wants in results)
+            values.append(f"%z{i}")
+            continue
+        (kind, k) = next(iter(r.items()))
+        name, has = slots[k] if kind == "slot" else (f"%arg{k}", arguments[k])
+        values.append(_as(name, has, wants, lines))
+    kinds = ", ".join(wanted)
     head = ", ".join(f"%arg{i}: {t}" for i, t in enumerate(arguments))
-    body = text.replace("func.func public @main(", "func.func private @program(", 1)
-    first, rest = body.split("\n", 1)
-    main = f"  func.func public @main({head}) -> ({kinds}) {{"
-    return "\n".join([first, main, *lines, f"    return {', '.join(values)} : {kinds}", "  }", rest])
+    main = ["module @program {", f"  func.func public @main({head}) -> ({kinds}) {{", *lines]
+    return "\n".join([*main, f"    return {', '.join(values)} : {kinds}", "  }", body])
 
 
 _ELEMENTS = {
@@ -220,12 +230,12 @@ def _program(exported: Any, values: list[Any]) -> dict[str, Any]:
     (run,) = json.loads(torch.ops.tpu.graph_programs(graph._fast.handle))
     at = graph._tensor_at  # inputs of the piece -> of the graph
     run["inputs"] = [at[i] for i in run["inputs"]]
-    for o in run["outputs"]:
-        for kind in ("input", "view_of"):
-            if kind in o:
-                o[kind] = at[o[kind]]
+    outputs = [
+        {kind: at[k] if kind in ("input", "view_of", "copy_of") else k for kind, k in o.items()}
+        for o in run["outputs"]
+    ]
     run["results"] = [
-        run["outputs"][what] if kind == 0 else {"input": what} for kind, what in graph._plan if kind in (0, 2)
+        outputs[what] if kind == 0 else {"input": what} for kind, what in graph._plan if kind in (0, 2)
     ]
     return run
 
@@ -247,14 +257,15 @@ def export(
     order.sort(key=lambda i: not names[i])  # weights first
     place = {i: k for k, i in enumerate(order)}
     run["inputs"] = [place[i] for i in run["inputs"]]
+    run["results"] = [
+        {kind: k if kind == "slot" else place[k] for kind, k in r.items()} for r in run["results"]
+    ]
     (output,) = (n for n in exported.graph_module.graph.nodes if n.op == "output")
-    kinds = [_type(n.meta["val"]) for n in output.args[0] if isinstance(n, torch.fx.Node)]
-    names_of = [r["slot"] if "slot" in r else f"%arg{place[r['input']]}" for r in run["results"]]
-    results = list(zip(names_of, kinds, strict=True))
+    wanted = [_type(n.meta["val"]) for n in output.args[0] if isinstance(n, torch.fx.Node)]
     placeholders = [n.name for n in exported.graph_module.graph.nodes if n.op == "placeholder"]
     specs = exported.graph_signature.output_specs
     return Exported(
-        _with_main(run, [_type(values[i]) for i in order], results),
+        _with_main(run, [_type(values[i]) for i in order], wanted),
         {names[i]: values[i].cpu() for i in order if names[i]},
         tuple(
             Argument(placeholders[i], tuple(values[i].shape), values[i].dtype) for i in order if not names[i]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import gc
 import warnings
 
 import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from helpers import move, run_python, same
+from helpers import data, move, run_python, same
 from torch.utils.checkpoint import checkpoint
 
 
@@ -141,6 +142,54 @@ def test_results_that_alias() -> None:
     assert a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
     b.zero_()
     assert a.tolist() == [2, 0, 0]
+
+
+def test_copies_of_inputs() -> None:
+    """A whole copy is the same value until somebody writes: the graph is kept, and both are right afterwards."""
+
+    def copies(x, y):
+        return x.clone(), y.copy_(x), x + 1
+
+    def swap(a, b):
+        t = a.clone()
+        a.copy_(b)
+        b.copy_(t)
+
+    fn = torch.compile(copies, backend="tpu")
+    for i in range(3):
+        x, y = data(3, seed=i), torch.zeros(3, device="tpu")
+        t = x.to("tpu")
+        a, b, c = fn(t, y)
+        t.add_(1)
+        same([a, b, c, y, t], [x, x, x + 1, x, x + 1])
+        y.zero_()
+        same([a, t], [x, x + 1])
+    fn = torch.compile(swap, backend="tpu")
+    one, zero = torch.ones(3, device="tpu"), torch.zeros(3, device="tpu")
+    for i in range(4):
+        fn(one, zero)
+        same([one, zero], [torch.full((3,), float(i % 2)), torch.full((3,), float(1 - i % 2))])
+    assert all(not p["not_kept"] for r in reports()[-2:] for p in r["pieces"])
+
+
+def test_a_graph_that_goes_while_another_is_traced() -> None:
+    """The collector may run at any time: what it frees is no call of the graph that is being traced."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch_tpu._compile import execute
+
+    x = torch.ones(3, device="tpu")
+    held = [execute.CompiledGraph(make_fx(lambda x: x + 1, tracing_mode="fake")(x), "graph 0", False)]
+    same(held[0]([x])[0], torch.full((3,), 2.0))
+
+    def traced(x):
+        held.clear()
+        gc.collect()
+        return x * 2
+
+    gm = make_fx(traced, tracing_mode="fake")(x)
+    assert not held and [n.target for n in gm.graph.nodes if n.op == "call_function"] == [
+        torch.ops.aten.mul.Tensor
+    ]
 
 
 def test_inputs_that_share_a_storage() -> None:

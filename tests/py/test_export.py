@@ -121,6 +121,43 @@ def test_views_of_larger_memory() -> None:
     same(of_jax(exported, x.cpu(), y.cpu())[0].to("tpu"), x.cpu() @ y.cpu())
 
 
+class Odd(nn.Module):
+    """Results that are inputs in other dims, nothing at all, the same twice, and numbers beside them."""
+
+    def forward(self, d, *, by=2, other=None):
+        x = d["x"][0]
+        y = x * by + (other if other is not None else 0)
+        return x.t(), x[0], x.view(-1), y, y, y[:0], None, 7
+
+
+def test_odd_results_and_arguments() -> None:
+    x, other = torch.randn(2, 3), torch.randn(3)
+    for kwargs in ({}, {"by": 3, "other": other}, {"other": other}):
+        exported = torch_tpu.export(Odd(), ({"x": [x]},), kwargs)
+        expected = [t for t in Odd()({"x": [x]}, **kwargs) if isinstance(t, torch.Tensor)]
+        inputs = [x] + [t for t in kwargs.values() if isinstance(t, torch.Tensor)]
+        torch.testing.assert_close(of_jax(exported, *inputs), expected)
+    agrees(nn.Linear(3, 2), torch.zeros(0, 3))
+
+
+def test_tied_weights_and_constants() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.head = nn.Embedding(7, 4), nn.Linear(4, 7, bias=False)
+            self.head.weight = self.words.weight
+            self.register_buffer("scale", torch.rand(4), persistent=False)
+
+        def forward(self, ids):
+            return self.head(self.words(ids) * self.scale + torch.tensor(2.0, device=ids.device))
+
+    model, ids = Tied(), torch.tensor([1, 2])
+    expected = model(ids).detach()
+    for where in ("cpu", "tpu"):
+        exported = torch_tpu.export(model.to(where), (ids.to(where),))
+        torch.testing.assert_close(of_jax(exported, ids)[0], expected)
+
+
 def test_files(tmp_path) -> None:
     exported = torch_tpu.export(nn.Linear(3, 2), (torch.ones(1, 3),))
     exported.save(tmp_path / "a.mlir")

@@ -7,6 +7,8 @@ launched by one call.
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import json
 import re
 import struct
@@ -112,8 +114,17 @@ def _run(
             env.pop(dead, None)
 
 
+_gone: collections.deque[int] = collections.deque()  # graphs to be freed
+
+
+def _sweep() -> None:
+    while _gone:
+        with contextlib.suppress(IndexError):  # another thread was faster
+            _ops.graph_free(_gone.popleft())
+
+
 class Recorded:
-    """A piece of one device."""
+    """A piece of one device. Made and recorded where nothing is traced."""
 
     def __init__(self, owner: CompiledGraph, piece: split.Piece):
         self.owner, self.piece = owner, piece
@@ -122,20 +133,22 @@ class Recorded:
         self.out_tensors = [n for n in piece.outputs if not split.is_number(n)]
         self.out_numbers = [n for n in piece.outputs if split.is_number(n)]
         self.last = _last_uses(piece.nodes, set(piece.outputs))
+        _sweep()
         self.handle = _ops.graph_new(
             owner.name,
             piece.device,
             owner.inlined,
             [_varying(n) if owner.dynamic else 0 for n in self.tensors],
         )
-        self.free = _ops.graph_free.default
         self.call = _ops.graph_run.default
         self.walks = 0
         self.broken = False
         self.why = ""
 
     def __del__(self) -> None:
-        self.free(self.handle)
+        _gone.append(
+            self.handle
+        )  # no call: the collector may run while somebody traces, and a call would become part of that graph
 
     def __call__(
         self, tensors: list[torch.Tensor], numbers: list[int]

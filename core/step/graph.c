@@ -9,7 +9,8 @@
 #include "step/record.h"
 #include "step/step.h"
 
-/* Of a result's or an input's new value: its slot, or that it is input value k (a clone, a copy of all of it). */
+/* Of a result's or an input's new value: its slot, or that it is input value k (a clone, a copy of all of
+ * it). */
 enum { NONE = 0xffffffffu, FROM_INPUT = 0x80000000u, MAX_RECORDS = 512 };
 
 typedef struct graph_run { /* what was recorded for one key */

@@ -225,7 +225,7 @@ void tpu_graph_abort(void);         /* instead of tpu_graph_end: what was record
 /* For each kind of inputs that was recorded: [{"inputs": [of each value: the input that has it], "outputs":
  * [{"input" | "view_of" | "slot"}], "run": see record_programs_json}]. */
 char *tpu_graph_programs_json(tpu_graph *g);
-char *tpu_graph_json(tpu_graph *g); /* [{ops, steps, programs: distinct, inputs}] of what is recorded */
+char *tpu_graph_json(tpu_graph *g); /* [{ops, launches, programs: distinct, files}] of what is recorded */
 
 /* --- host transfers --- */
 /* dst (tpu) = src (host memory of src_dtype, strides in elements); same sizes. The source may be overwritten

@@ -500,6 +500,11 @@ static void find_outs(recording *r, graph_run *run, int nouts, const tpu_tensor 
   free(list);
 }
 
+/* An input value that a result or another input has afterwards is not lost. */
+static void keeps_input(uint8_t *loses, uint32_t slot) {
+  if (slot != NONE && slot & FROM_INPUT) loses[slot & ~FROM_INPUT] = 0;
+}
+
 static tpu_error *build(recording *r, const uint32_t *input_of, graph_run *run) {
   trace *t = r->t;
   uint8_t *keeps = tpu_xcalloc(t->nvals + 1u, 1), *loses = tpu_xcalloc(r->in.nvalues + 1u, 1);
@@ -510,10 +515,8 @@ static tpu_error *build(recording *r, const uint32_t *input_of, graph_run *run) 
   for (uint32_t i = 0; i < r->in.nstores; i++)
     if (r->in.value_of[i] != NONE && r->in.stores[i]->value == r->in.values[r->in.value_of[i]])
       loses[r->in.value_of[i]] = 0;
-  for (int i = 0; i < run->nnew; i++) /* nor one that a result has */
-    if (run->slot[i] != NONE && run->slot[i] & FROM_INPUT) loses[run->slot[i] & ~FROM_INPUT] = 0;
-  for (int i = 0; i < run->nrebound; i++)
-    if (run->rebound[2 * i + 1] & FROM_INPUT) loses[run->rebound[2 * i + 1] & ~FROM_INPUT] = 0;
+  for (int i = 0; i < run->nnew; i++) keeps_input(loses, run->slot[i]);
+  for (int i = 0; i < run->nrebound; i++) keeps_input(loses, run->rebound[2 * i + 1]);
   t->flushing = true;
   tpu_error *e = record_build(t, r->graph->inlined, input_of, keeps, loses, &run->rec);
   free(keeps);
@@ -609,23 +612,6 @@ void tpu_graph_abort(void) {
   recording_free(r);
 }
 
-char *tpu_graph_json(tpu_graph *g) {
-  text j = {0};
-  size_t it = 0;
-  const char *sep = "";
-  core_lock();
-  text_str(&j, "[");
-  for (graph_run *r; (r = map_next(&g->runs, &it)); sep = ", ") {
-    text_printf(&j, "%s{\"ops\": %u, \"launches\": %u, \"programs\": %u, \"files\": ", sep, r->rec->nops,
-                r->rec->nparts, record_programs(r->rec));
-    record_files(r->rec, &j);
-    text_str(&j, "}");
-  }
-  core_unlock();
-  text_str(&j, "]");
-  return j.p;
-}
-
 static void run_json(const graph_run *r, text *j) {
   text_str(j, "{\"inputs\": [");
   for (uint32_t i = 0; i < r->nvalues; i++) text_printf(j, "%s%u", i ? ", " : "", r->input_of[i]);
@@ -649,7 +635,14 @@ static void run_json(const graph_run *r, text *j) {
   text_str(j, "}");
 }
 
-char *tpu_graph_programs_json(tpu_graph *g) {
+static void summary_json(const graph_run *r, text *j) {
+  text_printf(j, "{\"ops\": %u, \"launches\": %u, \"programs\": %u, \"files\": ", r->rec->nops,
+              r->rec->nparts, record_programs(r->rec));
+  record_files(r->rec, j);
+  text_str(j, "}");
+}
+
+static char *runs_json(tpu_graph *g, void (*one)(const graph_run *r, text *j)) {
   text j = {0};
   size_t it = 0;
   const char *sep = "";
@@ -657,9 +650,12 @@ char *tpu_graph_programs_json(tpu_graph *g) {
   text_str(&j, "[");
   for (graph_run *r; (r = map_next(&g->runs, &it)); sep = ", ") {
     text_str(&j, sep);
-    run_json(r, &j);
+    one(r, &j);
   }
   core_unlock();
   text_str(&j, "]");
   return j.p;
 }
+
+char *tpu_graph_json(tpu_graph *g) { return runs_json(g, summary_json); }
+char *tpu_graph_programs_json(tpu_graph *g) { return runs_json(g, run_json); }

@@ -299,11 +299,14 @@ tpu_error *record_launch(const record *r, tpu_value *const *in, tpu_value **slot
   return e;
 }
 
-static bool is_first(const record *r, uint32_t i) {
+/* The first part that launches the same step. */
+static uint32_t first_like(const record *r, uint32_t i) {
   uint32_t k = 0;
-  while (k < i && r->parts[k].st != r->parts[i].st) k++;
-  return k == i && r->parts[i].st;
+  while (r->parts[k].st != r->parts[i].st) k++;
+  return k;
 }
+
+static bool is_first(const record *r, uint32_t i) { return r->parts[i].st && first_like(r, i) == i; }
 
 uint32_t record_programs(const record *r) {
   uint32_t n = 0;
@@ -340,12 +343,6 @@ static void operands_json(const record *r, const part *p, text *json) {
   }
 }
 
-static uint32_t first_like(const record *r, uint32_t i) {
-  uint32_t k = 0;
-  while (r->parts[k].st != r->parts[i].st) k++;
-  return k;
-}
-
 void record_programs_json(const record *r, text *json) {
   uint32_t *number = tpu_xcalloc(r->nparts + 1u, sizeof *number), n = 0;
   text texts = {0}, copy = {0};
@@ -354,7 +351,7 @@ void record_programs_json(const record *r, text *json) {
   for (uint32_t i = 0; i < r->nparts; i++) {
     const part *p = &r->parts[i];
     if (!p->st || !p->st->prog) continue;
-    bool first = first_like(r, i) == i;
+    bool first = is_first(r, i);
     number[i] = first ? n++ : number[first_like(r, i)];
     text_printf(json, "%s{\"program\": %u, \"operands\": [", sep, number[i]);
     operands_json(r, p, json);

@@ -19,9 +19,8 @@ class Explanation:
     """Of one run. Lists of dicts with plain values; ``str()`` is for reading."""
 
     result: Any
-    graphs: list[
-        dict[str, Any]
-    ]  # torch.tpu.compile_stats()["graphs"], and "stablehlo": the text of each program
+    # torch.tpu.compile_stats()["graphs"], and "stablehlo" in what was recorded: the text of each program
+    graphs: list[dict[str, Any]]
     breaks: list[dict[str, Any]]  # {file, line, reason}: where tracing ended and began anew
     recompiles: list[dict[str, Any]]  # {function, file, line, reason}
     failures: list[dict[str, Any]]  # {function, file, line, reason}: not compiled at all

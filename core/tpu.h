@@ -204,8 +204,9 @@ typedef struct tpu_graph_results { /* what it points at is valid until the threa
 } tpu_graph_results;
 
 /* `generic`: for each of n inputs the dims (bit mask) whose size varies from call to call. `inlined`: one
- * program, whatever repeats in it. Each graph has one owner. */
-tpu_graph *tpu_graph_new(const char *name, int device, bool inlined, int n, const uint32_t *generic);
+ * program, whatever repeats in it. `fixed`: no size varies, in the graph either. Each graph has one owner. */
+tpu_graph *tpu_graph_new(const char *name, int device, bool inlined, bool fixed, int n,
+                         const uint32_t *generic);
 void tpu_graph_free(tpu_graph *g);
 int tpu_graph_device(const tpu_graph *g);
 /* `philox` is the device's generator: read, and moved on. */

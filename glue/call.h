@@ -338,7 +338,8 @@ bool Frame::draw() {
   if (!generator.defined()) generator = default_generator(DeviceIndex(call.device));
   auto *g = dynamic_cast<Generator *>(generator.unsafeGetGeneratorImpl());
   TORCH_CHECK(g, "Expected a 'tpu' device type for generator but found '", generator.device().type(), "'");
-  PhiloxState &s = *std::shared_ptr<PhiloxState>(g->state);
+  const auto state = g->source();
+  PhiloxState &s = *state;
   std::lock_guard<std::mutex> hold(s.draw);
   const tpu_philox before = g->get();
   tpu_philox now = before;

@@ -1,9 +1,10 @@
 // Compiled graphs as ops of the namespace "torch_tpu": lists of tensors in, lists out. Not differentiable,
 // not traceable: what calls them stands behind AOTAutograd.
-//   new(name, device, inlined, generic) -> handle   free(handle)   report(handle), programs(handle) -> JSON
-//   run(handle, inputs, numbers) -> (outputs, numbers), or (None, []) when nothing is recorded for such
+//   new(name, device, inlined, fixed, generic) -> handle   free(handle)   report(handle), programs(handle) ->
+//   JSON run(handle, inputs, numbers) -> (outputs, numbers), or (None, []) when nothing is recorded for such
 //   inputs begin(handle, inputs, numbers)   the thread's calls are recorded from here to end(outputs,
 //   numbers) -> why it is not kept, or ""   or abort()
+//   scratch_draws(on): the thread's random draws leave every generator as it is
 #pragma once
 
 namespace tpu {
@@ -44,15 +45,8 @@ struct TensorList {
   }
 };
 
-inline PhiloxState &philox_of(int device) {
-  return *std::shared_ptr<PhiloxState>(
-      static_cast<Generator *>(default_generator(DeviceIndex(device)).unsafeGetGeneratorImpl())->state);
-}
-
-inline tpu_philox philox_now(int device) {
-  PhiloxState &s = philox_of(device);
-  std::lock_guard<std::mutex> moment(s.short_);
-  return s.v;
+inline Generator &generator_of(int device) {
+  return *static_cast<Generator *>(default_generator(DeviceIndex(device)).unsafeGetGeneratorImpl());
 }
 
 inline Tensor graph_output(const tpu_graph_out &o, const c10::Storage &storage) {
@@ -89,11 +83,11 @@ inline c10::List<Tensor> graph_outputs(const tpu_graph_results &r, c10::ArrayRef
 inline void graph_new(const OperatorHandle &, Stack *stack) {
   std::vector<uint32_t> generic;
   for (int64_t m : stack->back().toIntVector()) generic.push_back(uint32_t(m));
-  const bool inlined = stack->end()[-2].toBool();
-  const int64_t device = stack->end()[-3].toInt();
-  tpu_graph *g = tpu_graph_new(stack->end()[-4].toStringRef().c_str(), int(device), inlined,
+  const bool fixed = stack->end()[-2].toBool(), inlined = stack->end()[-3].toBool();
+  const int64_t device = stack->end()[-4].toInt();
+  tpu_graph *g = tpu_graph_new(stack->end()[-5].toStringRef().c_str(), int(device), inlined, fixed,
                                int(generic.size()), generic.data());
-  torch::jit::drop(*stack, 4);
+  torch::jit::drop(*stack, 5);
   torch::jit::push(*stack, graphs.add(g));
 }
 
@@ -124,9 +118,10 @@ inline void graph_run(const OperatorHandle &, Stack *stack) {
   tell_default_dtype();
   tpu_graph_results r{};
   bool ran = false;
-  PhiloxState &s = philox_of(device);
+  const auto state = generator_of(device).source();
+  PhiloxState &s = *state;
   std::lock_guard<std::mutex> hold(s.draw);
-  const tpu_philox before = philox_now(device);
+  const tpu_philox before = generator_of(device).get();
   tpu_philox now = before;
   check(tpu_graph_run(g, &in, &now, &ran, &r));
   if (!ran) return torch::jit::push(*stack, IValue(), c10::List<int64_t>());
@@ -145,7 +140,7 @@ inline void graph_begin(const OperatorHandle &, Stack *stack) {
   {
     const TensorList list(stack->end()[-2]);
     const tpu_graph_inputs in = list.with(numbers);
-    const tpu_philox now = philox_now(tpu_graph_device(g));
+    const tpu_philox now = generator_of(tpu_graph_device(g)).get();
     tell_default_dtype();
     check(tpu_graph_begin(g, &in, &now));
   }
@@ -157,7 +152,7 @@ inline void graph_end(const OperatorHandle &, Stack *stack) {
   const char *why = nullptr;
   {
     const TensorList list(stack->end()[-2]);
-    const tpu_philox now = philox_now(int(stack->end()[-3].toInt()));
+    const tpu_philox now = generator_of(int(stack->end()[-3].toInt())).get();
     const tpu_graph_ending end = {int(list.t.size()), int(numbers.size()), list.t.data(), numbers.data(),
                                   &now};
     check(tpu_graph_end(&end, &why));
@@ -173,10 +168,14 @@ inline void graph_broken(const OperatorHandle &, Stack *stack) {
 
 inline void graph_abort(const OperatorHandle &, Stack *) { tpu_graph_abort(); }
 
+inline void scratch(const OperatorHandle &, Stack *stack) {
+  scratch_draws = torch::jit::pop(*stack).toBool() ? std::make_shared<PhiloxState>() : nullptr;
+}
+
 inline void register_graphs() {
   static auto *lib = new torch::Library(torch::Library::FRAGMENT, "tpu", std::nullopt, __FILE__, 0);
   using F = torch::CppFunction;
-  lib->def("graph_new(str name, int device, bool inlined, int[] generic) -> int",
+  lib->def("graph_new(str name, int device, bool inlined, bool fixed, int[] generic) -> int",
            F::makeFromBoxedFunction<&graph_new>());
   lib->def("graph_free(int graph) -> ()", F::makeFromBoxedFunction<&graph_free>());
   lib->def("graph_report(int graph) -> str", F::makeFromBoxedFunction<&graph_report>());
@@ -189,6 +188,7 @@ inline void register_graphs() {
            F::makeFromBoxedFunction<&graph_end>());
   lib->def("graph_broken() -> str", F::makeFromBoxedFunction<&graph_broken>());
   lib->def("graph_abort() -> ()", F::makeFromBoxedFunction<&graph_abort>());
+  lib->def("scratch_draws(bool on) -> ()", F::makeFromBoxedFunction<&scratch>());
 }
 
 } // namespace tpu

@@ -269,19 +269,25 @@ struct PhiloxState {
   tpu_philox v{c10::default_rng_seed_val, 0};
 };
 
+// While a thread compiles ahead it draws from here, whatever generator it names: nobody's state moves.
+inline thread_local std::shared_ptr<PhiloxState> scratch_draws;
+
 struct Generator final : c10::GeneratorImpl {
   std::shared_ptr<PhiloxState> state;
 
   explicit Generator(DeviceIndex i, std::shared_ptr<PhiloxState> s = std::make_shared<PhiloxState>())
       : GeneratorImpl(Device(kTpu, i), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
         state(std::move(s)) {}
+  std::shared_ptr<PhiloxState> source() const { return scratch_draws ? scratch_draws : state; }
   tpu_philox get() const {
-    std::lock_guard<std::mutex> hold(state->short_);
-    return state->v;
+    const auto from = source();
+    std::lock_guard<std::mutex> hold(from->short_);
+    return from->v;
   }
   void set(tpu_philox v) {
-    std::lock_guard<std::mutex> hold(state->short_);
-    state->v = v;
+    const auto to = source();
+    std::lock_guard<std::mutex> hold(to->short_);
+    to->v = v;
   }
   void set_current_seed(uint64_t seed) override { set({seed, 0}); }
   void set_offset(uint64_t offset) override { set({get().seed, offset}); }

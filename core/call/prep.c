@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/grow.h"
+#include "step/graph.h"
 #include "step/step.h"
 
 static const char NO_DTYPE[] = "a dtype that XLA does not have";
@@ -220,8 +221,9 @@ static tpu_error *settle(prep *p, prep_tensor *pt, uint32_t flags, bool seen) {
     TRY(step_exact_twin(ps->s, &ps->v));
   }
   plan(pt, ps);
-  if (pt->g.retype && pt->g.covers && ps->v && ps->v == ps->s->value &&
-      ps->v->state == V_CELL) { /* a byte storage is retyped once */
+  bool once = pt->g.retype && pt->g.covers && ps->v && ps->v == ps->s->value && ps->v->state == V_CELL;
+  if (once &&
+      !graph_records(pt->t->device)) { /* a byte storage is retyped for good; a graph casts its input */
     TRY(step_retype(ps->s, (tpu_dtype)pt->dtype));
     ps->v = ps->s->value;
     plan(pt, ps);

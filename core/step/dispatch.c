@@ -112,13 +112,13 @@ static _Thread_local int depth;
 /* The op of the call, which *call may be replaced for: sizes that vary turn generic on the way, and where the
  * lowering has no form for generic dims the op is used on exact values. */
 static tpu_error *find_op(prep *p, sized_call *sc, const tpu_call **call, tpu_op **op) {
-  bool changed = false;
+  bool changed = false, learns = !graph_is_fixed((*call)->device);
   TRY(prep_call(p, *call, false));
-  if (!(*op = op_find(p)) || !(*op)->learned) {
-    TRY(sizes_learn(p, sc, call, &changed));
+  if (!(*op = op_find(p)) || (learns && !(*op)->learned)) {
+    if (learns) TRY(sizes_learn(p, sc, call, &changed));
     if (changed) TRY(prep_call(p, *call, false));
     if (!(*op = op_find(p))) TRY(op_make(p, op));
-    (*op)->learned = true;
+    (*op)->learned |= learns;
   }
   for (int sizes = 0; sizes < 4 && (*op)->needs_exact; sizes++) {
     TRY(sizes_meet(p, sc, call, &changed));

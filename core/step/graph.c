@@ -31,7 +31,7 @@ struct tpu_graph {
   uint32_t *generic;
   char *name;
   int n, device;
-  bool inlined;
+  bool inlined, fixed; /* fixed: no size varies */
 };
 
 typedef struct inputs { /* of one call, by first occurrence */
@@ -144,15 +144,20 @@ static void inputs_read(inputs *in, const tpu_graph_inputs *from, uint32_t seria
 static tpu_error *make_generic(const tpu_tensor *t, uint32_t dims) {
   int order[TPU_MAX_RANK];
   tpu_value *v = t->storage->value;
-  if (!v || !tpu_sizes_auto() || t->storage->parameter || t->rank != v->rank || t->offset ||
+  if (!tpu_sizes_auto() || t->storage->parameter || (v && t->rank != v->rank) || t->offset ||
       !view_memory_order(t->rank, t->sizes, t->strides, order))
     return NULL;
+  int64_t items = 1;
   for (int i = 0; i < t->rank; i++) {
-    int64_t n = t->sizes[order[i]];
-    if (v->d[i].logical != n) return NULL;
-    if ((dims >> order[i] & 1) && n > 1 && !v->d[i].sym) TRY(step_pad(t->storage, n, 1u << i));
-    v = t->storage->value;
+    items *= t->sizes[i];
+    if (t->sizes[i] < 2) dims &= ~(1u << i);
+    if (v && v->d[i].logical != t->sizes[order[i]]) return NULL;
   }
+  bool covers = (size_t)items * (size_t)dt_bytes(tpu_dtype_from_torch(t->dtype)) == t->storage->nbytes;
+  if (!v) return covers && dims ? step_zeros(t, dims) : NULL;
+  for (int i = 0; i < t->rank; i++)
+    if ((dims >> order[i] & 1) && !t->storage->value->d[i].sym)
+      TRY(step_pad(t->storage, t->sizes[order[i]], 1u << i));
   return NULL;
 }
 
@@ -184,10 +189,11 @@ static tpu_error *inputs_check(const tpu_graph *g, const tpu_graph_inputs *in) {
 }
 
 /* --- graphs --- */
-tpu_graph *tpu_graph_new(const char *name, int device, bool inlined, int n, const uint32_t *generic) {
+tpu_graph *tpu_graph_new(const char *name, int device, bool inlined, bool fixed, int n,
+                         const uint32_t *generic) {
   tpu_graph *g = tpu_xcalloc(1, sizeof *g);
   g->name = tpu_xstrdup(name);
-  g->n = n, g->device = device, g->inlined = inlined;
+  g->n = n, g->device = device, g->inlined = inlined, g->fixed = fixed;
   g->generic = tpu_xmalloc(((size_t)n + 1) * sizeof *g->generic);
   if (n) memcpy(g->generic, generic, (size_t)n * sizeof *g->generic);
   return g;
@@ -327,6 +333,7 @@ tpu_error *tpu_graph_run(tpu_graph *g, const tpu_graph_inputs *in, tpu_philox *p
 
 /* --- recording --- */
 bool graph_records(int device) { return now && now->t->device == device; }
+bool graph_is_fixed(int device) { return graph_records(device) && now->graph->fixed; }
 trace *graph_trace(int device) { return graph_records(device) ? now->t : NULL; }
 
 void graph_note_scalar(trace *t, use_kind kind, const prep *p, uint32_t index, uint64_t value) {

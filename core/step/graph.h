@@ -6,5 +6,7 @@
 
 /* Does this thread record a graph on the device? Then calls are recorded, whatever the mode. Any thread. */
 bool graph_records(int device);
+bool graph_is_fixed(
+    int device); /* it does, and no size of the graph varies: none turns generic by evidence */
 
 #endif

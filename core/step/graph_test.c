@@ -85,7 +85,7 @@ static tpu_graph *begin(tpu_storage **a, tpu_storage **b) {
   tpu_clear_programs();
   CHECK_OK(upload(a));
   CHECK_OK(upload(b));
-  return tpu_graph_new("graph", 0, false, 0, NULL);
+  return tpu_graph_new("graph", 0, false, false, 0, NULL);
 }
 
 static void end(tpu_graph *g, tpu_storage *a, tpu_storage *b) {

@@ -220,12 +220,12 @@ static tpu_error *copy_row(const tpu_tensor *src, const tpu_tensor *dst) {
 }
 
 /* A copy of a whole storage onto a whole storage of the same layout: values are immutable, so it is one name
- * more. */
+ * more; of which dtype the value is does not matter then (storages are copied as bytes). */
 static bool share_value(const tpu_tensor *src, const tpu_tensor *dst) {
   int order[TPU_MAX_RANK];
   tpu_dtype dt = tpu_dtype_from_torch(dst->dtype);
   bool same = src->storage->value && dt != DT_NONE && src->dtype == dst->dtype && src->rank == dst->rank &&
-              !src->flags && !dst->flags && src->storage->value->dtype == (int8_t)dt &&
+              !src->flags && !dst->flags && src->storage->nbytes == dst->storage->nbytes &&
               !memcmp(src->sizes, dst->sizes, src->rank * sizeof *src->sizes) &&
               !memcmp(src->strides, dst->strides, src->rank * sizeof *src->strides) &&
               covers_storage(src, dt, order) && covers_storage(dst, dt, order);

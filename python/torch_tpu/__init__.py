@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 
-__all__ = ["Exported", "__version__", "export"]
+__all__ = ["Exported", "__version__", "compile_async", "export"]
 
 
 def _autoload() -> None:
@@ -24,6 +24,7 @@ def _autoload() -> None:
 import torch  # noqa: E402, F401
 
 from . import _backends as _backends  # noqa: E402  (torch.backends.tpu exists with or without a device)
+from ._compile import compile_async  # noqa: E402
 from ._export import Exported, export  # noqa: E402
 from ._loader import version as _version  # noqa: E402
 

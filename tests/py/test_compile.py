@@ -172,6 +172,40 @@ def test_copies_of_inputs() -> None:
     assert all(not p["not_kept"] for r in reports()[-2:] for p in r["pieces"])
 
 
+def test_inputs_read_as_another_dtype() -> None:
+    """The graph casts its input; the input stays what it is, and the graph is kept."""
+    x = torch.tensor([1.5, -2.0, 0.0, float("nan")])
+    z = torch.tensor([1 + 2j, -3j])
+
+    def f(x, z):
+        return x.view(torch.int32) + 1, torch.view_as_real(z) * 2, x + 1
+
+    run = torch.compile(f, backend="tpu", fullgraph=True)
+    there = move((x, z))
+    for _ in range(3):
+        same(run(*there), f(x, z))
+    same(there, (x, z))
+    assert all(p["not_kept"] is None for r in reports() for p in r["pieces"])
+
+
+def test_deep_copies_are_kept() -> None:
+    """Storages are copied as bytes: no program, and a graph that reads either is kept."""
+    model = nn.BatchNorm1d(5).to("tpu")
+    known = len(torch.tpu.compile_stats()["programs"])
+    twin = copy.deepcopy(model)
+    state = copy.deepcopy(model.state_dict())
+    assert len(torch.tpu.compile_stats()["programs"]) == known
+    run = torch.compile(lambda m, x: m(x), backend="tpu", fullgraph=True)
+    x = data(4, 5)
+    for m in (model, twin):
+        reference = nn.BatchNorm1d(5)
+        for _ in range(2):
+            same(run(m, x.to("tpu")), reference(x))
+        same(dict(m.state_dict()), dict(reference.state_dict()))
+    same(dict(state), dict(nn.BatchNorm1d(5).state_dict()))
+    assert all(p["not_kept"] is None for r in reports() for p in r["pieces"])
+
+
 def test_a_graph_that_goes_while_another_is_traced() -> None:
     """The collector may run at any time: what it frees is no call of the graph that is being traced."""
     from torch.fx.experimental.proxy_tensor import make_fx

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import random
 
 import pytest
@@ -14,6 +15,7 @@ from helpers import same
 @pytest.fixture(autouse=True)
 def reset(fresh):
     torch._dynamo.reset()
+    gc.collect()  # graphs of other tests
     torch._dynamo.utils.counters.clear()
     yield
     torch._dynamo.reset()
@@ -140,3 +142,37 @@ def test_the_static_cache() -> None:
     used = [g.report() for g in backend.graphs() if g.calls and g not in before]
     assert used and not any(r["alone"] for r in used)
     assert programs() == 0  # 45 new rungs nothing
+
+
+def recorded() -> list[int]:
+    """For how many kinds of inputs each piece of the graphs was recorded."""
+    return [len(p["recorded"]) for g in torch.tpu.compile_stats()["graphs"] for p in g["pieces"]]
+
+
+def test_constant_sizes_are_one_program_each():
+    """Sizes that differ between graphs are no evidence within a graph: the second call finds what the first one made."""
+    layer = nn.Linear(8, 8).to("tpu")
+    run = torch.compile(lambda x: torch.tanh(layer(x)).sum(0), backend="tpu", fullgraph=True, dynamic=False)
+    with torch.no_grad():
+        for n in (2, 3, 5, 7):
+            x = torch.arange(8.0 * n).view(n, 8).to("tpu") / 100
+            for _ in range(3):
+                result = run(x)
+            same(result, torch.tanh(copy.deepcopy(layer).cpu()(x.cpu())).sum(0))
+    assert recorded() == [1, 1, 1, 1]
+    assert programs() == 4
+
+
+def test_parts_of_a_large_tensor():
+    """Where in its storage an input lies is no reason to record anew for ever; what a graph writes stays where it is."""
+    images = torch.arange(60.0).view(20, 3)
+    run = torch.compile(lambda x, y: (x * 2).mul_(y), backend="tpu", fullgraph=True)
+    bump = torch.compile(lambda x: x.add_(1), backend="tpu", fullgraph=True)
+    there, expected = images.to("tpu"), images.clone()
+    for i in range(10):
+        same(run(there[2 * i : 2 * i + 2], there[1]), images[2 * i : 2 * i + 2] * 2 * images[1])
+    assert recorded() == [5]
+    for i in range(10):
+        bump(there[i])
+        expected[i] += 1
+    same(there, expected)

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from . import execute
+from . import ahead, execute
 
 OPTIONS = {"repeat": ("auto", "inline")}
 _graphs: weakref.WeakSet[execute.CompiledGraph] = weakref.WeakSet()
@@ -37,11 +37,22 @@ def track(graph: execute.CompiledGraph) -> None:
         _kept.append(graph)
 
 
-def compile_graph(gm: GraphModule, _inputs: Sequence[Any], kind: str, inlined: bool) -> Callable[..., Any]:
+def compile_graph(
+    gm: GraphModule,
+    _inputs: Sequence[Any],
+    kind: str,
+    inlined: bool,
+    backwards: weakref.WeakSet[execute.CompiledGraph],
+) -> Callable[..., Any]:
     graph = execute.CompiledGraph(gm, next_name(kind), inlined)
+    graph.backwards = backwards
+    if kind == "backward":
+        backwards.add(graph)
     track(graph)
 
     def call(args: list[Any]) -> list[Any]:  # a function: PyTorch's wrappers copy the mark of functions only
+        if ahead.active and ahead.here.on:
+            ahead.reached(graph, args)
         return graph(args)
 
     call._boxed_call = True  # type: ignore[attr-defined]
@@ -109,8 +120,9 @@ class TpuBackend:
 
         _teach()
         inlined = self.options["repeat"] == "inline"
+        backwards: weakref.WeakSet[execute.CompiledGraph] = weakref.WeakSet()
         make = {
-            kind: functools.partial(compile_graph, kind=kind, inlined=inlined)
+            kind: functools.partial(compile_graph, kind=kind, inlined=inlined, backwards=backwards)
             for kind in ("forward", "backward", "inference")
         }
         compiler = aot_autograd(
@@ -120,7 +132,12 @@ class TpuBackend:
             partition_fn=min_cut_rematerialization_partition,
             keep_inference_input_mutations=True,
         )
-        return compiler(gm, example_inputs)
+        if not ahead.here.on:
+            return compiler(gm, example_inputs)
+        from torch._functorch import config
+
+        with config.patch(force_non_lazy_backward_lowering=True):  # under Dynamo's lock, as all tracing
+            return compiler(gm, example_inputs)
 
     def reset(self) -> None:
         """Called by ``torch._dynamo.reset()``; graphs go with the code that holds them."""

@@ -13,7 +13,7 @@ import json
 import re
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from torch.fx.node import map_arg
 from . import artifacts, split
 
 _ops = torch.ops.tpu
+OFFSETS = 3  # places of an input in its storage that a piece is recorded for
 MAX_WALKS = 32  # of a piece that is never kept, before its calls just run
 STRIKES = 3  # walks that a call broke before it stands alone: a size that is about to turn generic breaks one or two
 
@@ -51,7 +52,7 @@ def _of_int(value: int, node: Node) -> Any:
     return bool(value) if isinstance(known, (bool, torch.SymBool)) else value
 
 
-class _Unrecorded:
+class Unrecorded:
     """A guard for calls that shall run as the graph says: no autograd, no autocast, no tracing."""
 
     def __enter__(self) -> None:
@@ -133,11 +134,15 @@ class Recorded:
         self.out_tensors = [n for n in piece.outputs if not split.is_number(n)]
         self.out_numbers = [n for n in piece.outputs if split.is_number(n)]
         self.last = _last_uses(piece.nodes, set(piece.outputs))
+        written = {source for n in piece.nodes for source in split.writes(n)}
+        self.offsets = {i: set[int]() for i, n in enumerate(self.tensors) if n not in written}
+        self.cut: list[int] = []  # inputs whose place in their storage varies: taken out of it first
         _sweep()
         self.handle = _ops.graph_new(
             owner.name,
             piece.device,
             owner.inlined,
+            not owner.dynamic,
             [_varying(n) if owner.dynamic else 0 for n in self.tensors],
         )
         self.call = _ops.graph_run.default
@@ -153,11 +158,20 @@ class Recorded:
     def __call__(
         self, tensors: list[torch.Tensor], numbers: list[int]
     ) -> tuple[list[torch.Tensor], list[int]]:
+        for i in self.cut:
+            with Unrecorded():
+                tensors[i] = tensors[i].clone()
         outputs, out_numbers = self.call(self.handle, tensors, numbers)
         return (outputs, out_numbers) if outputs is not None else self.record(tensors, numbers)
 
     def record(self, tensors: list[torch.Tensor], numbers: list[int]) -> tuple[list[torch.Tensor], list[int]]:
-        with _Unrecorded():
+        for i, met in self.offsets.items():
+            if i in self.cut:
+                continue
+            met.add(int(tensors[i].storage_offset()))
+            if len(met) > OFFSETS:
+                self.cut.append(i)
+        with Unrecorded():
             return self._record(tensors, numbers)
 
     def _record(
@@ -229,8 +243,9 @@ class CompiledGraph:
 
     def __init__(self, gm: GraphModule, name: str, inlined: bool):
         self.gm, self.name, self.inlined = gm, name, inlined
+        self.backwards: Iterable[CompiledGraph] = ()
         self.inputs = [n for n in gm.graph.nodes if n.op == "placeholder"]
-        self.dynamic = any(_varying(n) for n in gm.graph.nodes if n.op != "output")
+        self.dynamic = any(_varying(n) or is_symbolic(n.meta.get("val")) for n in gm.graph.nodes)
         (output,) = (n for n in gm.graph.nodes if n.op == "output")
         self.results = list(output.args[0]) if isinstance(output.args[0], (list, tuple)) else [output.args[0]]
         self.alone: dict[str, str] = {}
@@ -244,7 +259,7 @@ class CompiledGraph:
     # --- preparation, at the first call: no fake tensors are about then ---
 
     def _prepare(self) -> None:
-        with _Unrecorded():
+        with Unrecorded():
             self.constants = split.fold(self.gm.graph, lambda n: _attribute(self.gm, n.target))
             for n in self.gm.graph.nodes:
                 if n.op == "get_attr" and n not in self.constants:
@@ -342,7 +357,7 @@ class CompiledGraph:
                 env.update(zip(piece.out_tensors, outputs, strict=True))
                 env.update((n, _of_int(v, n)) for n, v in zip(piece.out_numbers, numbers, strict=True))
             else:
-                with _Unrecorded():
+                with Unrecorded():
                     _run(piece.nodes, env, {}, None)
         return [env[r] if isinstance(r, Node) else r for r in self.results]
 

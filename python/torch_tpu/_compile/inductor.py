@@ -51,7 +51,7 @@ def _functional(ctx: Any, inputs: Any, written: Any, sizes: Any, id: int) -> Any
 
 
 def _written(gm: GraphModule) -> set[Node]:
-    return {source for n in gm.graph.nodes for source in split._writes(n) if source.op == "placeholder"}
+    return {source for n in gm.graph.nodes for source in split.writes(n) if source.op == "placeholder"}
 
 
 def _on_device(node: Node) -> bool:

@@ -102,7 +102,7 @@ def _where(node: Node, alone: Mapping[str, str]) -> tuple[int | None | str, str]
     return devices.pop(), ""
 
 
-def _writes(node: Node) -> list[Node]:
+def writes(node: Node) -> list[Node]:
     """Nodes whose tensors the call writes."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or not target._schema.is_mutable:
@@ -137,13 +137,13 @@ def _ordered(nodes: list[Node]) -> dict[Node, set[Node]]:
             if source in writer:
                 after[n].add(writer[source])
             users.setdefault(source, []).append(n)
-        for source in _writes(n):
+        for source in writes(n):
             after[n].update(u for u in users.get(source, ()) if u is not n)
             writer[source] = n
         chains: set[Any] = set()
         if isinstance(n.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in n.target.tags:
             chains.update(str(t.device) for t in tensors(n))
-        if _has_effect(n) and not _writes(n):
+        if _has_effect(n) and not writes(n):
             chains.add("effect")
         for chain in chains:
             if chain in last:
@@ -229,7 +229,7 @@ def split(graph: Graph, alone: Mapping[str, str]) -> list[Piece]:
 def fold(graph: Graph, constant: Callable[[Node], Any]) -> dict[Node, Any]:
     """Calls that hang on the graph's own constants alone, and their values: made once, since nothing writes them."""
     done: dict[Node, Any] = {}
-    written = {source for n in graph.nodes for source in _writes(n)}
+    written = {source for n in graph.nodes for source in writes(n)}
     for n in graph.nodes:
         if n.op == "get_attr":
             value = constant(n)

@@ -54,13 +54,27 @@ def in_fresh_process(script: str, *args: str, **environment: str) -> dict[str, A
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def same_xla() -> dict[str, str]:
+    """The environment in which jax runs on the plugin that we run on, in place of the XLA that it brings."""
+    import torch
+    from torch_tpu import _C
+
+    torch.tpu.init()
+    plugin = json.loads(_C.info())["plugin"]
+    return {"PJRT_NAMES_AND_LIBRARY_PATHS": f"same:{plugin}", "JAX_PLATFORMS": "same"}
+
+
 class Worker:
     """A side in a process of its own, for libraries that do not share one: bench/SCRIPT reads lines, answers
     each with the cost of a round."""
 
-    def __init__(self, script: str) -> None:
+    def __init__(self, script: str, *args: str, **environment: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, str(HERE / script), *args],
+            env=os.environ | environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def __call__(self) -> float:

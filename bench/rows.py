@@ -8,9 +8,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from measure import Side, Worker, in_fresh_process, interleaved
+from measure import Side, Worker, in_fresh_process, interleaved, same_xla
 
-CPU = "CPU eager"
+CPU, JAX = "CPU eager", "jax.jit, same XLA"
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,39 @@ def _small(loop: str, mode: str) -> tuple[float, float]:
 # --- programs ---
 
 
-def _training(compiled: bool = False) -> tuple[float, float]:
+@functools.cache
+def _digits() -> dict[str, float]:
     import digits
 
-    jax = Worker("digits.py")
-    best = interleaved({"tpu": digits.ours(compiled), "other": jax}, 20)
+    sides: dict[str, Side] = {mode: digits.loop(mode) for mode in ("strict", "fused", "compiled")}
+    sides["step"] = digits.step()
+    jax = {"same": Worker("digits.py", **same_xla()), "other": Worker("digits.py")}
+    best = interleaved(sides | jax, 20)
+    for worker in jax.values():
+        worker.close()
+    return best
+
+
+def _training(ours: str, theirs: str = "same") -> tuple[float, float]:
+    best = _digits()
+    return best[ours] * 1e6, best[theirs] * 1e6
+
+
+@functools.cache
+def _texts() -> dict[str, float]:
+    import gpt
+
+    jax = Worker("gpt.py", "training", **same_xla())
+    best = interleaved(
+        {mode: gpt.training(mode) for mode in ("strict", "fused", "compiled")} | {"same": jax}, 8
+    )
     jax.close()
-    return _scaled(best, 1e-6)
+    return best
+
+
+def _gpt_training(ours: str, theirs: str = "same") -> tuple[float, float]:
+    best = _texts()
+    return best[ours] * 1e3, best[theirs] * 1e3
 
 
 @functools.cache
@@ -77,13 +103,15 @@ def _decode() -> dict[str, float]:
         sides[mode] = Decode(there, mode)
     static = {"cache_implementation": "static"}  # Transformers compiles the step by itself then
     there.times(**static)
+    here.times(**static)
     sides["compiled"] = Decode(there, "strict", **static)
+    sides["inductor"] = Decode(here, **static)
     return interleaved(sides, 8)
 
 
-def _decode_in(mode: str) -> tuple[float, float]:
+def _decode_in(mode: str, against: str = "other") -> tuple[float, float]:
     best = _decode()
-    return best[mode] * 1e3, best["other"] * 1e3
+    return best[mode] * 1e3, best[against] * 1e3
 
 
 def _padding() -> tuple[float, float]:
@@ -154,17 +182,18 @@ def _gpt(side: str) -> tuple[float, float]:
     return best[side], best["jax"]
 
 
-def _call(inputs: int) -> tuple[float, float]:
-    import compiled
+def _call(inputs: int, results: int) -> tuple[float, float]:
+    from compiled import overhead
 
-    return compiled.overhead(inputs)
+    return overhead(inputs, results)
 
 
 # fmt: off
 ROWS = [
     Row("record", "fused: recording x.add(y)", "us", 1.2, 0.7, lambda: _small("issue", "fused")),
     Row("chain", f"strict: an op in a chain of {OPS} x.add(y)", "us", 5, 3, lambda: _small("chain", "strict")),
-    Row("training", "fused: a step of an MLP with Adam on digits", "us", 1.5, 1.15, _training, "jax.jit"),
+    Row("training", "fused: a step of an MLP with Adam on digits", "us", 1.5, 1.15, lambda: _training("fused"), JAX),
+    Row("training-own", "fused: the same", "us", None, 1.15, lambda: _training("fused", "other"), "jax.jit, its XLA"),
     Row("strict", "SmolLM2, strict, warm: a token", "ms", 1.5, 1.1, lambda: _decode_in("strict")),
     Row("fused", "SmolLM2, fused, warm: a token", "ms", 1.25, 1.0, lambda: _decode_in("fused")),
     Row("first", "SmolLM2, empty program cache: each of 24 tokens", "ms", 6, 4, lambda: _process("empty", "seconds", 1e-3)),
@@ -175,10 +204,19 @@ ROWS = [
     Row("memory", "SmolLM2, second process: peak memory", "MiB", 1.4, 1.15, lambda: _process("second", "bytes", 2**20)),
     Row("memory-first", "SmolLM2, empty program cache: peak memory", "MiB", 1.4, 1.15, lambda: _process("empty", "bytes", 2**20)),
     Row("memory-sizes", "SmolLM2, second process: peak memory", "MiB", 1.3, 1.1, _memory_of_padding, "exact sizes"),
-    Row("call-8", "compiled: ours in a call of 8 inputs", "us", 15, 5, lambda: _call(8), "the whole call", "ours"),
-    Row("call-300", "compiled: ours in a call of 300 inputs", "us", 100, 40, lambda: _call(300), "the whole call", "ours"),
-    Row("compiled-training", "compiled: a step of an MLP with Adam on digits", "us", 1.15, 1.02, lambda: _training(True), "jax.jit"),
+    Row("call-8", "compiled: ours in a call of 8 inputs", "us", 15, 5, lambda: _call(8, 1), "Dynamo's", "ours"),
+    Row("call-300", "compiled: ours in a call of 300 inputs", "us", 100, 40, lambda: _call(300, 1), "Dynamo's", "ours"),
+    Row("results-300", "compiled: ours, 300 inputs and 300 results", "us", None, 40, lambda: _call(300, 300), "Dynamo's", "ours"),
+    Row("step", "compiled: a step of an MLP with Adam on digits", "us", 1.15, 1.02, lambda: _training("step"), JAX),
+    Row("step-own", "compiled: the same", "us", None, 1.02, lambda: _training("step", "other"), "jax.jit, its XLA"),
+    Row("step-gpt", "compiled: a step of a GPT with SGD", "ms", 1.15, 1.02, lambda: _gpt_training("compiled"), JAX),
+    Row("step-gpt-own", "compiled: the same", "ms", None, 1.02, lambda: _gpt_training("compiled", "other"), "jax.jit, its XLA"),
+    Row("loop", "model and optimizer compiled, on digits", "us", None, 1.15, lambda: _training("compiled", "step"), "compiled step"),
+    Row("ladder", "fused: a step of an MLP with Adam on digits", "us", None, 1.15, lambda: _training("fused", "step"), "compiled step"),
+    Row("ladder-gpt", "fused: a step of a GPT with SGD", "ms", None, 1.15, lambda: _gpt_training("fused", "compiled"), "compiled step"),
+    Row("ladder-low", "strict: a step of a GPT with SGD", "ms", None, 1.5, lambda: _gpt_training("strict", "fused"), "fused"),
     Row("compiled-decode", "SmolLM2, compiled, static cache: a token", "ms", 1.15, 0.9, lambda: _decode_in("compiled")),
+    Row("inductor", "SmolLM2, compiled, static cache: a token", "ms", 1.3, 1.0, lambda: _decode_in("compiled", "inductor"), "inductor"),
     Row("compiled-lengths", "GPT, compiled, empty cache: texts of 20 lengths", "s", 8, 4, lambda: _gpt("compiled"), "jax.jit", "ours"),
 ]
 # fmt: on

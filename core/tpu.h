@@ -310,6 +310,7 @@ tpu_error *
 tpu_debug_mark_generic(const tpu_tensor *t, int dim, int64_t rung,
                        double fill);       /* re-home t's value with dim padded to rung, padding = fill */
 int64_t tpu_debug_disable_masks(bool off); /* how many masks the calls since the last one left out */
+double tpu_debug_time_launches(bool on);   /* seconds in the plugin's Execute since the last call */
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

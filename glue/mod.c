@@ -367,6 +367,13 @@ static PyObject *mod_disable_masks(PyObject *self, PyObject *args) {
   return PyLong_FromLongLong(tpu_debug_disable_masks(off));
 }
 
+static PyObject *mod_time_launches(PyObject *self, PyObject *args) {
+  (void)self;
+  int on;
+  if (!PyArg_ParseTuple(args, "p", &on)) return NULL;
+  return PyFloat_FromDouble(tpu_debug_time_launches(on));
+}
+
 static PyObject *mod_storage_version(PyObject *self, PyObject *args) {
   (void)self;
   unsigned long long address;
@@ -413,6 +420,7 @@ static PyMethodDef methods[] = {NOARGS(init),
                                 NOARGS(rows),
                                 VARARGS(mark_generic),
                                 VARARGS(disable_masks),
+                                VARARGS(time_launches),
                                 VARARGS(storage_version),
                                 {NULL, NULL, 0, NULL}};
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "rt/rt_int.h"
+#include "tpu.h"
 
 struct rt_exec {
   PJRT_LoadedExecutable *loaded; /* owned */
@@ -325,6 +326,21 @@ static tpu_error *give_up(tpu_error *error, PJRT_Buffer **outs, size_t nouts) {
   return error;
 }
 
+static bool times;
+static double in_execute;
+
+static double seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double tpu_debug_time_launches(bool on) {
+  double spent = in_execute;
+  times = on, in_execute = 0;
+  return spent;
+}
+
 tpu_error *rt_execute(rt_exec *e, int device, PJRT_Buffer *const *args, size_t nargs,
                       const int64_t *no_donate, size_t n_no_donate, PJRT_Buffer **outs, size_t nouts) {
   bool fine = rt_usable() && rt_has_device(device) && nouts == e->nouts;
@@ -337,7 +353,9 @@ tpu_error *rt_execute(rt_exec *e, int device, PJRT_Buffer *const *args, size_t n
             .num_devices = 1, .num_args = nargs, .output_lists = &outs);
   if (rt_portable()) a->device = d->device;
   if (!nouts) a->complete_events = &done;
+  double start = times ? seconds() : 0;
   TRY(rt_call(PJRT_LOADED_EXECUTE, a));
+  if (times) in_execute += seconds() - start;
   if (nouts) {
     PJRT_ARGS(pjrt_ref_out, ready, .object = outs[0]);
     tpu_error *error = rt_call(PJRT_BUFFER_READY_EVENT, ready);

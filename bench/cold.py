@@ -1,7 +1,7 @@
 """The first call of SmolLM2's compiled forward in a fresh process, and the calls after it.
 
-`python bench/cold.py auto|inline` prints seconds: to the first result, of those in XLA's compiler or loading what it made, in our part (recording, lowering,
-launching), in PyTorch's (Dynamo, AOTAutograd), and of a call when all is there.
+`python bench/cold.py auto|inline` prints seconds: to the first result, of those in XLA's compiler or loading what it made, in our part
+(recording, lowering, launching), in PyTorch's (Dynamo, AOTAutograd), and of a call when all is there.
 """
 
 from __future__ import annotations

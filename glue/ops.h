@@ -246,7 +246,7 @@ Tensor &copy_(Tensor &dst, const Tensor &src, bool non_blocking) {
     at::assert_no_internal_overlap(dst);
     at::assert_no_partial_overlap(dst, src);
   }
-  if (src.sizes() == dst.sizes() || dst.device().type() == kTpu)
+  if (src.sizes() == dst.sizes() || (dst.device().type() == kTpu && dst.numel()))
     copy_from(src, dst, non_blocking);
   else
     copy_from(src.expand(dst.sizes()), dst, non_blocking);

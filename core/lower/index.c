@@ -26,6 +26,9 @@ static void index_select(L *l) {
   int axis = l_axis(l, 1, b_rank(b, x));
   if (b_rank(b, idx) > 1) l_fail(l, TPU_INDEX, "index_select(): Index is supposed to be a vector");
   ix_expect(l, idx, IX_INT, "index_select()");
+  if (b_rank(b, x) == 0 && b_rank(b, idx) == 1 && b_shape(b, idx)->d[0].n != 1)
+    l_fail(l, TPU_RUNTIME, "index_select(): Index to scalar can have only 1 value, got %lld value(s)",
+           (long long)b_shape(b, idx)->d[0].n);
   if (!b_ok(b)) return;
   idx = ix_ready(l, idx, x, axis, IX_EXACT, TPU_INDEX, "index out of range in self");
   if (b_rank(b, x) == 0) {

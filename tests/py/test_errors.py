@@ -59,6 +59,13 @@ def test_words_of_pytorch(name):
     same(torch.ones(2, device=DEV) + 1, torch.full((2,), 2.0))
 
 
+@pytest.mark.parametrize("source", ["cpu", "tpu"])
+def test_a_copy_of_nothing_has_to_fit(source):
+    with pytest.raises(RuntimeError, match="size"):
+        torch.empty(3, 0, device="tpu").copy_(torch.empty(2, 0, 24, device=source))
+    assert torch.empty(3, 0, device="tpu").copy_(torch.empty(1, 1, device=source)).shape == (3, 0)
+
+
 def test_devices_do_not_mix():
     x = data(3).to(DEV)
     for f in (

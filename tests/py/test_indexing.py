@@ -137,6 +137,12 @@ def test_errors() -> None:
     x, i = data(3, 4), torch.tensor([3])
     raises_alike(lambda x, i: x[i], x, i, words="out of")
     raises_alike(lambda x, i: x.index_select(0, i), x, i, words="index out of range in self")
+    raises_alike(
+        lambda x, i: x[0, 0].index_select(0, i),
+        x,
+        torch.zeros(3, dtype=torch.int64),
+        words="only 1 value, got 3",
+    )
     raises_alike(lambda x, i: F.embedding(i, x), x, i, words="index out of range in self")
     raises_alike(lambda x, i: x.gather(0, i[None]), x, i, words="out of")
     raises_alike(lambda x, i: x.scatter(0, i[None], 1.0), x, i, words="out of")

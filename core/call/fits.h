@@ -6,8 +6,8 @@
 #include "tpu.h"
 
 bool number_fits(const tpu_arg *number, tpu_dtype dt);
-/* All Scalars of a call of a ROW_FITS row against the dtype they become: that of the call's dtype argument,
- * of the written tensor, or of the first argument. */
+/* The Scalars of a call of a ROW_FITS row against the dtypes that they become, as the CPU does: by the rules
+ * in fits.c, and where there is none against the dtype argument, or that of the first argument. */
 tpu_error *call_numbers_fit(const tpu_call *call);
 
 #endif

@@ -16,16 +16,6 @@ static void binary(L *l) {
 
 /* --- add, sub, rsub --- */
 
-static void check_alpha(L *l, tpu_dtype dt) {
-  tpu_dtype a = l_scalar_dtype(l, 2);
-  if (a == DT_BOOL && dt != DT_BOOL)
-    l_fail(l, TPU_RUNTIME, "Boolean alpha only supported for Boolean results.");
-  if (!dt_is_integral(a) && dt_is_integral(dt))
-    l_fail(l, TPU_RUNTIME, "For integral input tensors, argument alpha must not be a floating point number.");
-  if (dt_is_complex(a) && !dt_is_complex(dt))
-    l_fail(l, TPU_RUNTIME, "For non-complex input tensors, argument alpha must not be a complex number.");
-}
-
 static void check_sub(L *l) {
   bool x = m_arg_dtype(l, 0) == DT_BOOL, y = m_arg_dtype(l, 1) == DT_BOOL;
   if (x && y)
@@ -46,7 +36,7 @@ static void add(L *l) {
   if (l_datum(l) != OP_ADD) check_sub(l);
   tpu_dtype dt = m_dtype(l, l_result_type2(l, 0, 1), 0);
   Val x = m_operand(l, 0, dt, M_WIDE_SCALAR), y = m_operand(l, 1, dt, M_WIDE_SCALAR);
-  check_alpha(l, dt);
+  m_check_factor(l, 2, "alpha", dt);
   Val alpha = l_scalar_is(l, 2, 1) ? BAD : l_scalar(l, 2, dt_acc(dt));
   ret(l, b_cast(b, m_scaled(b, l_datum(l), x, y, alpha), dt));
 }
@@ -172,14 +162,14 @@ static void complex_(L *l) { /* datum: 0 from real and imaginary part, 1 from ra
     "special_" name ".n_scalar", binary, code, R                                        \
   }
 const tpu_row rows_binary[] = {
-    {"add.Tensor", add, OP_ADD, P},
-    {"add.Scalar", add, OP_ADD, P},
-    {"sub.Tensor", add, OP_SUB, P},
-    {"sub.Scalar", add, OP_SUB, P},
-    {"rsub.Tensor", add, M_RSUB, P},
-    {"rsub.Scalar", add, M_RSUB, P},
-    {"_add_relu.Tensor", add_relu, 0, P},
-    {"_add_relu.Scalar", add_relu, 0, P},
+    {"add.Tensor", add, OP_ADD, P | ROW_FITS},
+    {"add.Scalar", add, OP_ADD, P | ROW_FITS},
+    {"sub.Tensor", add, OP_SUB, P | ROW_FITS},
+    {"sub.Scalar", add, OP_SUB, P | ROW_FITS},
+    {"rsub.Tensor", add, M_RSUB, P | ROW_FITS},
+    {"rsub.Scalar", add, M_RSUB, P | ROW_FITS},
+    {"_add_relu.Tensor", add_relu, 0, P | ROW_FITS},
+    {"_add_relu.Scalar", add_relu, 0, P | ROW_FITS},
     {"mul.Tensor", binary, OP_MUL, P | M_WIDE_SCALAR},
     {"mul.Scalar", binary, OP_MUL, P | M_WIDE_SCALAR},
     {"div.Tensor", binary, OP_DIV, F | M_WIDE_SCALAR},
@@ -194,7 +184,7 @@ const tpu_row rows_binary[] = {
     {"fmod.Tensor", binary, OP_REM, Q | ROW_SPECIAL | M_NO_BOOL},
     {"fmod.Scalar", binary, OP_REM, Q | ROW_SPECIAL | M_NO_BOOL},
     {"pow.Tensor_Tensor", pow_, 0, S},
-    {"pow.Tensor_Scalar", pow_, 0, S},
+    {"pow.Tensor_Scalar", pow_, 0, S | ROW_FITS},
     {"pow.Scalar", pow_, 0, S},
     {"ldexp.Tensor", ldexp_, 0, P},
     {"atan2", binary, OP_ATAN2, R},
@@ -246,10 +236,10 @@ const tpu_row rows_binary[] = {
     {"__ilshift__.Scalar", binary, M_LSHIFT, I | M_NO_BOOL},
     {"__irshift__.Tensor", binary, M_RSHIFT, I | M_NO_BOOL},
     {"__irshift__.Scalar", binary, M_RSHIFT, I | M_NO_BOOL},
-    {"lerp.Scalar", lerp, 0, P},
+    {"lerp.Scalar", lerp, 0, P | ROW_FITS},
     {"lerp.Tensor", lerp, 0, P | ROW_SAME_DTYPE},
-    {"addcmul", addc, OP_MUL, P},
-    {"addcdiv", addc, OP_DIV, P},
+    {"addcmul", addc, OP_MUL, P | ROW_FITS},
+    {"addcdiv", addc, OP_DIV, P | ROW_FITS},
     {"complex", complex_, 0, P | ROW_SAME_DTYPE},
     {"polar", complex_, 1, P | ROW_SAME_DTYPE},
     POLYNOMIAL("chebyshev_polynomial_t", M_CHEBYSHEV_T),

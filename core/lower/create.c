@@ -213,9 +213,11 @@ static void triangle_indices(L *l) {
   ret(l, b_reshape_to(b, b_dense_i64(b, dt, buf, (int)n), 2, (int64_t[]){2, n / 2}));
 }
 
-#define LINSPACE(name, datum)                                              \
-  {name, linspace, datum, 0}, {name ".Tensor_Tensor", linspace, datum, 0}, \
-      {name ".Tensor_Scalar", linspace, datum, 0}, {name ".Scalar_Tensor", linspace, datum, 0}
+#define LINSPACE(name, datum)                                                     \
+  {name, linspace, datum, ROW_FITS}, {name ".Tensor_Tensor", linspace, datum, 0}, \
+      {name ".Tensor_Scalar", linspace, datum, ROW_FITS}, {                       \
+    name ".Scalar_Tensor", linspace, datum, ROW_FITS                              \
+  }
 const tpu_row rows_create[] = {
     {"full", full, 0, ROW_SIZED | ROW_FITS},
     {"zeros", full, ZERO, ROW_SIZED},

@@ -64,6 +64,7 @@ static void binary(L *l) {
   for (int k = 0; k < n; k++) {
     tpu_dtype dt = m_dtype(l, common(l, 1, k, from), l_flags(l));
     Val x = value_of(l, 0, k, LIST, dt), y = value_of(l, 1, k, from, dt);
+    if (l_flags(l) & M_FREE) m_check_factor(l, 2, "alpha", dt);
     ret(l, b_cast(b, m_scaled(b, code, x, y, scaled ? l_scalar(l, 2, dt_acc(dt)) : BAD), dt));
   }
 }
@@ -188,27 +189,27 @@ static void whole(L *l) {
     name ".ScalarList", fn, FROM(code, SCALARS), (flags) & ~(uint32_t)M_FREE   \
   }
 const tpu_row rows_foreach[] = {
-    NUMBERS("_foreach_add", binary, OP_ADD, P | M_FREE),
-    {"_foreach_add.Tensor", binary, FROM(OP_ADD, TENSOR), P | M_FREE},
-    NUMBERS("_foreach_sub", binary, OP_SUB, P | M_FREE | M_NO_BOOL),
+    NUMBERS("_foreach_add", binary, OP_ADD, P | M_FREE | ROW_FITS),
+    {"_foreach_add.Tensor", binary, FROM(OP_ADD, TENSOR), P | M_FREE | ROW_FITS},
+    NUMBERS("_foreach_sub", binary, OP_SUB, P | M_FREE | M_NO_BOOL | ROW_FITS),
     NUMBERS("_foreach_mul", binary, OP_MUL, P),
     {"_foreach_mul.Tensor", binary, FROM(OP_MUL, TENSOR), P},
     NUMBERS("_foreach_div", binary, OP_DIV, F),
     {"_foreach_div.Tensor", binary, FROM(OP_DIV, TENSOR), F},
-    NUMBERS("_foreach_maximum", binary, OP_MAXIMUM, N),
-    NUMBERS("_foreach_minimum", binary, OP_MINIMUM, N),
-    NUMBERS("_foreach_clamp_min", binary, OP_MAXIMUM, N),
-    NUMBERS("_foreach_clamp_max", binary, OP_MINIMUM, N),
-    NUMBERS("_foreach_pow", power, 0, P | ROW_SPECIAL),
+    NUMBERS("_foreach_maximum", binary, OP_MAXIMUM, N | ROW_FITS),
+    NUMBERS("_foreach_minimum", binary, OP_MINIMUM, N | ROW_FITS),
+    NUMBERS("_foreach_clamp_min", binary, OP_MAXIMUM, N | ROW_FITS),
+    NUMBERS("_foreach_clamp_max", binary, OP_MINIMUM, N | ROW_FITS),
+    NUMBERS("_foreach_pow", power, 0, P | ROW_SPECIAL | ROW_FITS),
     {"_foreach_pow.ScalarAndTensor", power_of_number, 0, P},
     {"_foreach_lerp.List", lerp, FROM(0, LIST), P},
-    {"_foreach_lerp.Scalar", lerp, FROM(0, SCALAR), P},
-    {"_foreach_lerp.ScalarList", lerp, FROM(0, SCALARS), P},
-    {"_foreach_addcmul.Scalar", addc, FROM(OP_MUL, SCALAR), P},
-    {"_foreach_addcmul.ScalarList", addc, FROM(OP_MUL, SCALARS), P},
+    {"_foreach_lerp.Scalar", lerp, FROM(0, SCALAR), P | ROW_FITS},
+    {"_foreach_lerp.ScalarList", lerp, FROM(0, SCALARS), P | ROW_FITS},
+    {"_foreach_addcmul.Scalar", addc, FROM(OP_MUL, SCALAR), P | ROW_FITS},
+    {"_foreach_addcmul.ScalarList", addc, FROM(OP_MUL, SCALARS), P | ROW_FITS},
     {"_foreach_addcmul.Tensor", addc, FROM(OP_MUL, TENSOR), P},
-    {"_foreach_addcdiv.Scalar", addc, FROM(OP_DIV, SCALAR), P},
-    {"_foreach_addcdiv.ScalarList", addc, FROM(OP_DIV, SCALARS), P},
+    {"_foreach_addcdiv.Scalar", addc, FROM(OP_DIV, SCALAR), P | ROW_FITS},
+    {"_foreach_addcdiv.ScalarList", addc, FROM(OP_DIV, SCALARS), P | ROW_FITS},
     {"_foreach_addcdiv.Tensor", addc, FROM(OP_DIV, TENSOR), P},
     {"_foreach_abs", unary, OP_ABS, P},
     {"_foreach_neg", unary, OP_NEG, P | M_NO_BOOL},
@@ -241,7 +242,7 @@ const tpu_row rows_foreach[] = {
     {"_foreach_erfc", unary, M_ERFC, R},
     {"_foreach_lgamma", unary, M_LGAMMA, R},
     {"_foreach_norm.Scalar", norm, 1, ROW_SPECIAL},
-    {"_foreach_powsum.Scalar", norm, 0, ROW_SPECIAL},
+    {"_foreach_powsum.Scalar", norm, 0, ROW_SPECIAL | ROW_FITS},
     {"_foreach_max", maximum, 0, 0},
     {"_foreach_zero", whole, 0, P},
     {"_foreach_copy", whole, 1, P},

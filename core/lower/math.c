@@ -299,6 +299,17 @@ Val m_operand(L *l, int i, tpu_dtype dt, uint32_t flags) {
   return l_tensor_as(l, i, dt);
 }
 
+void m_check_factor(L *l, int i, const char *name, tpu_dtype dt) {
+  tpu_dtype a = l_scalar_dtype(l, i);
+  if (a == DT_BOOL && dt != DT_BOOL)
+    l_fail(l, TPU_RUNTIME, "Boolean %s only supported for Boolean results.", name);
+  if (!dt_is_integral(a) && dt_is_integral(dt))
+    l_fail(l, TPU_RUNTIME, "For integral input tensors, argument %s must not be a floating point number.",
+           name);
+  if (dt_is_complex(a) && !dt_is_complex(dt))
+    l_fail(l, TPU_RUNTIME, "For non-complex input tensors, argument %s must not be a complex number.", name);
+}
+
 Val m_scaled(B *b, int op, Val x, Val y, Val alpha) {
   if (alpha == BAD) return m_binary(b, op, x, y);
   tpu_dtype dt = b_dtype(b, x);

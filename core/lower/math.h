@@ -135,6 +135,8 @@ Val m_zero_mask(B *b, Val pred, Val x); /* x where pred, else 0 */
 Val m_operand(L *l, int i, tpu_dtype dt, uint32_t flags);
 /* x op alpha * y for OP_ADD, OP_SUB; y - alpha * x for M_RSUB. alpha BAD: 1. Result in x's dtype. */
 Val m_scaled(B *b, int op, Val x, Val y, Val alpha);
+/* Refuses a number i (alpha, beta) of a dtype that the result's cannot hold. */
+void m_check_factor(L *l, int i, const char *name, tpu_dtype dt);
 Val m_lerp(B *b, Val x, Val y, Val w);
 Val m_addcmul(B *b, Val x, Val value, Val y, Val z); /* x + value * y * z; value BAD: 1 */
 Val m_addcdiv(B *b, Val x, Val value, Val y, Val z);

@@ -1,6 +1,7 @@
 /* Products of matrices and vectors. Everything is one dot_general; what is added to it is added in the
  * accumulation dtype and the sum rounded once. beta = 0 and alpha = 1 are structure and cost nothing. */
 #include "lower/lower.h"
+#include "lower/math.h"
 
 enum {
   P_MM,
@@ -181,6 +182,8 @@ static void add_product(L *l) {
   if (outer) {
     dt = l_result_type(l, 3, (int[]){0, 1, 2});
     acc = dt_acc(dt);
+    m_check_factor(l, beta, "beta", dt);
+    m_check_factor(l, alpha, "alpha", dt);
     x = b_cast(b, x, dt);
     y = b_cast(b, y, dt);
   } else {
@@ -326,24 +329,25 @@ static void linear_backward(L *l) {
     ret(l, b_cast(b, b_sum(b, b_cast(b, g, acc), axes_all(lead), false), dt));
 }
 
-const tpu_row rows_matmul[] = {{"linear", linear, 0, 0},
-                               {"linear_backward", linear_backward, 0, 0},
-                               {"mm", multiply, P_MM, ROW_SAME_DTYPE},
-                               {"bmm", multiply, P_BMM, ROW_SAME_DTYPE},
-                               {"mv", multiply, P_MV, ROW_SAME_DTYPE},
-                               {"dot", multiply, P_DOT, ROW_SAME_DTYPE},
-                               {"vdot", multiply, P_VDOT, ROW_SAME_DTYPE},
-                               {"mm.dtype", multiply, P_MM | P_DTYPE, 0},
-                               {"bmm.dtype", multiply, P_BMM | P_DTYPE, 0},
-                               {"addmm", add_product, P_MM, ROW_OVERLAP_SELF | ROW_SAME_DTYPE},
-                               {"addmv", add_product, P_MV, ROW_OVERLAP_SELF | ROW_SAME_DTYPE},
-                               {"baddbmm", add_product, P_BMM, ROW_OVERLAP_SELF | ROW_SAME_DTYPE},
-                               {"addbmm", add_product, P_SUM_BMM, ROW_OVERLAP_SELF | ROW_SAME_DTYPE},
-                               {"addr", add_product, P_OUTER, ROW_OVERLAP_SELF},
-                               {"addmm.dtype", add_product, P_MM | P_DTYPE, 0},
-                               {"baddbmm.dtype", add_product, P_BMM | P_DTYPE, 0},
-                               {"_addmm_activation", add_product_activated, P_MM, 0},
-                               {"_int_mm", int_mm, P_MM, 0},
-                               {"_weight_int8pack_mm", int8_weight, 0, 0},
-                               {"_scaled_mm", scaled_mm, 0, 0},
-                               {0}};
+const tpu_row rows_matmul[] = {
+    {"linear", linear, 0, 0},
+    {"linear_backward", linear_backward, 0, 0},
+    {"mm", multiply, P_MM, ROW_SAME_DTYPE},
+    {"bmm", multiply, P_BMM, ROW_SAME_DTYPE},
+    {"mv", multiply, P_MV, ROW_SAME_DTYPE},
+    {"dot", multiply, P_DOT, ROW_SAME_DTYPE},
+    {"vdot", multiply, P_VDOT, ROW_SAME_DTYPE},
+    {"mm.dtype", multiply, P_MM | P_DTYPE, 0},
+    {"bmm.dtype", multiply, P_BMM | P_DTYPE, 0},
+    {"addmm", add_product, P_MM, ROW_OVERLAP_SELF | ROW_SAME_DTYPE | ROW_FITS},
+    {"addmv", add_product, P_MV, ROW_OVERLAP_SELF | ROW_SAME_DTYPE | ROW_FITS},
+    {"baddbmm", add_product, P_BMM, ROW_OVERLAP_SELF | ROW_SAME_DTYPE | ROW_FITS},
+    {"addbmm", add_product, P_SUM_BMM, ROW_OVERLAP_SELF | ROW_SAME_DTYPE | ROW_FITS},
+    {"addr", add_product, P_OUTER, ROW_OVERLAP_SELF | ROW_FITS},
+    {"addmm.dtype", add_product, P_MM | P_DTYPE, 0},
+    {"baddbmm.dtype", add_product, P_BMM | P_DTYPE, 0},
+    {"_addmm_activation", add_product_activated, P_MM, ROW_FITS},
+    {"_int_mm", int_mm, P_MM, 0},
+    {"_weight_int8pack_mm", int8_weight, 0, 0},
+    {"_scaled_mm", scaled_mm, 0, 0},
+    {0}};

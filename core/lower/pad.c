@@ -326,7 +326,7 @@ static void col2im(L *l) {
 }
 
 const tpu_row rows_pad[] = {
-    {"constant_pad_nd", constant_pad, 0, ROW_CHANNELS},
+    {"constant_pad_nd", constant_pad, 0, ROW_CHANNELS | ROW_FITS},
     {"reflection_pad1d", edge_pad, 1, ROW_SAME_DTYPE},
     {"reflection_pad2d", edge_pad, 2, ROW_CHANNELS | ROW_SAME_DTYPE},
     {"reflection_pad3d", edge_pad, 3, ROW_CHANNELS | ROW_SAME_DTYPE},

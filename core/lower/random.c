@@ -387,7 +387,7 @@ const tpu_row rows_random[] = {
     {"bernoulli_.Tensor", bernoulli_tensor, 1, P},
     {"native_dropout", dropout, 0, P},
     {"native_dropout_backward", dropout_backward, 0, ROW_ELEMENTWISE},
-    {"rrelu_with_noise", rrelu, 0, P},
+    {"rrelu_with_noise", rrelu, 0, P | ROW_FITS},
     {"multinomial", multinomial, 0, ROW_RANDOM | ROW_SAME_DTYPE},
     {0},
 };

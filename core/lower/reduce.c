@@ -365,9 +365,9 @@ const tpu_row rows_reduce[] = {
     {"linalg_vector_norm", norm, 1 | 4 << 1, ROW_SPECIAL | ROW_OVERLAP_SELF | ROW_SAME_DTYPE},
     {"dist", dist, 0, ROW_SPECIAL},
     {"renorm", renorm, 0, ROW_SPECIAL | ROW_OVERLAP_SELF | ROW_SAME_DTYPE},
-    {"std.correction", variance, V_STD, 0},
-    {"var.correction", variance, 0, 0},
-    {"std_mean.correction", variance, V_STD | V_MEAN, 0},
-    {"var_mean.correction", variance, V_MEAN, 0},
+    {"std.correction", variance, V_STD, ROW_FITS},
+    {"var.correction", variance, 0, ROW_FITS},
+    {"std_mean.correction", variance, V_STD | V_MEAN, ROW_FITS},
+    {"var_mean.correction", variance, V_MEAN, ROW_FITS},
     {"logsumexp", logsumexp, 0, 0},
     {0}};

@@ -384,7 +384,7 @@ const tpu_row rows_scatter[] = {
     {"scatter.value_reduce", scatter, SC_NAMED, ROW_OVERLAP_ALL | ROW_FITS | ROW_SAME_DTYPE},
     {"scatter_add", scatter, SC_SRC | SC_ADD, ROW_OVERLAP_ALL | ROW_SAME_DTYPE},
     {"scatter_reduce.two", scatter, SC_SRC | SC_NAMED | SC_INCLUDE, ROW_OVERLAP_ALL | ROW_SAME_DTYPE},
-    {"index_add", index_write, IX_SUM, ROW_OVERLAP_ALL | ROW_SAME_DTYPE},
+    {"index_add", index_write, IX_SUM, ROW_OVERLAP_ALL | ROW_SAME_DTYPE | ROW_FITS},
     {"index_copy", index_write, IX_SET, ROW_OVERLAP_ALL | ROW_SAME_DTYPE},
     {"index_reduce", index_write, IX_MEAN, ROW_OVERLAP_ALL | ROW_SAME_DTYPE},
     {"index_put", index_put, 0, ROW_LIKE_SELF | ROW_SHARED, hosted_index_put},
